@@ -1,0 +1,76 @@
+"""Rows that are learned from together, each with its weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .missing import number_of_rows
+
+
+class Batch(eqx.Module):
+    """Rows of named variables; a row of weight 0 is padding and counts for nothing.
+
+    >>> b = Batch({"x": jnp.array([1.0, 2.0, 9.0])}, jnp.array([1.0, 1.0, 0.0]))
+    >>> float(b.mean(b.map(lambda x: x)))
+    1.5
+    """
+
+    data: dict[str, Any]
+    weight: jax.Array
+    shards: int = eqx.field(static=True, default=1)
+
+    @property
+    def n(self) -> int:
+        return number_of_rows(self.data)
+
+    def map(self, function: Callable[..., Any]) -> Any:
+        """`function(**row)` for every row."""
+        return jax.vmap(lambda row: function(**row))(self.data)
+
+    def map_with_keys(self, function: Callable[..., Any], key: Any) -> Any:
+        """`function(key, **row)` for every row, each with a key of its own."""
+        keys = jax.random.split(key, self.n)
+        return jax.vmap(lambda k, row: function(k, **row))(keys, self.data)
+
+    def mean(self, values: Any) -> Any:
+        """Σ wᵢ vᵢ / Σ wᵢ; zero, not NaN, for a batch of nothing but padding."""
+        # A padded row may hold anything, infinities too, and 0 × ∞ is not 0.
+        kept = jnp.where(self.weight > 0, values, 0.0)
+        total = jnp.sum(self.weight)
+        return jnp.sum(self.weight * kept) / jnp.where(total > 0, total, 1.0)
+
+    def sum_chunks(self, function: Callable[[dict[str, Any], Any], Any], size: int) -> Any:
+        """Σ over chunks of `function(rows, weight)`, so that nothing n × k is ever held at once.
+
+        The last chunk overlaps the one before, with weight 0 on the rows already counted: so
+        the data is never copied to pad it. With the rows on several devices each chunk takes
+        its share from every one of them.
+        """
+        shards = self.shards if self.n % self.shards == 0 else 1
+        per_shard = self.n // shards
+        size = max(1, min(size // shards, per_shard))
+        if size == per_shard:
+            return function(self.data, self.weight)
+        tree = jax.tree.map(lambda a: a.reshape(shards, per_shard, *a.shape[1:]), (self.data, self.weight))
+        n_chunks = -(-per_shard // size)
+
+        def chunk(i):
+            start = jnp.minimum(i * size, per_shard - size)
+            rows, weight = jax.tree.map(
+                lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, axis=1), tree
+            )
+            fresh = start + jnp.arange(size) >= i * size
+            weight = jnp.where(fresh, weight, 0)
+            rows, weight = jax.tree.map(
+                lambda a: a.reshape(shards * size, *a.shape[2:]), (rows, weight)
+            )
+            return function(rows, weight)
+
+        first = chunk(jnp.zeros((), int))
+        add = lambda i, total: jax.tree.map(jnp.add, total, chunk(i))  # noqa: E731
+        return jax.lax.fori_loop(1, n_chunks, add, first)

@@ -1,0 +1,275 @@
+"""Energies from energies: products, temperatures, clamps, marginals, mixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .energy import Energy, enumerated_free_energy, free_energy
+from .errors import BadInput
+from .missing import Masked
+from .spaces import Categorical, Simplex, Space, parameter
+
+
+class Sum(Energy):
+    """e₁ + e₂ + …: a product of experts over the union of their variables.
+
+    Variables of the same name are the same variable, and must lie in the same space.
+    Hinton (2002), Training products of experts by minimizing contrastive divergence.
+    """
+
+    parts: tuple[Energy, ...]
+
+    def __check_init__(self):
+        seen: dict[str, Space] = {}
+        for part in self.parts:
+            for name, space in part.spaces.items():
+                if seen.setdefault(name, space) != space:
+                    raise BadInput(
+                        f"variable {name!r}", f"{seen[name]!r} and {space!r}", "one space in all terms"
+                    )
+
+    @property
+    def spaces(self):
+        return {k: v for part in self.parts for k, v in part.spaces.items()}
+
+    def __call__(self, **variables):
+        return sum(part(**{k: variables[k] for k in part.spaces}) for part in self.parts)
+
+
+class Tempered(Energy):
+    """e / T: flatter for T > 1, sharper for T < 1."""
+
+    energy: Energy
+    temperature: Any
+
+    @property
+    def spaces(self):
+        return self.energy.spaces
+
+    def __call__(self, **variables):
+        return self.energy(**variables) / self.temperature
+
+
+class Clamped(Energy):
+    """An energy some of whose variables are held at given values: `energy.given(x=…)`."""
+
+    energy: Energy
+    values: dict[str, Any]
+
+    def __init__(self, energy: Energy, values: Mapping[str, Any]):
+        unknown = sorted(set(values) - set(energy.spaces))
+        if unknown:
+            raise BadInput("given", f"the names {unknown}", f"some of {sorted(energy.spaces)}")
+        self.energy = energy
+        self.values = {
+            k: v if isinstance(v, (Masked, jax.Array)) else jnp.asarray(v) for k, v in values.items()
+        }
+
+    @property
+    def spaces(self):
+        return {k: v for k, v in self.energy.spaces.items() if k not in self.values}
+
+    def knows(self, what, names=None):
+        if what == "log_partition":
+            return self.energy.knows("free_energy", frozenset(self.values))
+        inner = None if names is None else frozenset(names) | frozenset(self.values)
+        return self.energy.knows(what, inner)
+
+    def __call__(self, **variables):
+        return self.energy(**variables, **self.values)
+
+    def free_energy(self, **given):
+        return free_energy(self.energy, {**given, **self.values})
+
+    def conditional(self, name, **given):
+        return self.energy.conditional(name, **given, **self.values)
+
+    def log_partition(self):
+        return -free_energy(self.energy, self.values)
+
+    def draw(self, key, **given):
+        return self.energy.draw(key, **given, **self.values)
+
+
+class Marginal(Energy):
+    """An energy with some variables summed out, −log Σ exp(−e): `energy.over("z")`."""
+
+    energy: Energy
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        unknown = sorted(set(self.names) - set(self.energy.spaces))
+        if unknown:
+            raise BadInput("over", f"the names {unknown}", f"some of {sorted(self.energy.spaces)}")
+
+    @property
+    def spaces(self):
+        return {k: v for k, v in self.energy.spaces.items() if k not in self.names}
+
+    def knows(self, what, names=None):
+        return what in ("conditional", "log_partition", "draw") and self.energy.knows(what, names)
+
+    def __call__(self, **variables):
+        return free_energy(self.energy, variables)
+
+    def conditional(self, name, **given):
+        return self.energy.conditional(name, **given)
+
+    def log_partition(self):
+        return self.energy.log_partition()
+
+    def draw(self, key, **given):
+        drawn = self.energy.draw(key, **given)
+        return {k: v for k, v in drawn.items() if k not in self.names}
+
+
+class Switch(Energy):
+    """Any energies over the same variables, chosen by a hidden index: e(x, z) = e_z(x) + log Z_z."""
+
+    parts: tuple[Energy, ...]
+    name: str = eqx.field(static=True, default="z")
+
+    def __check_init__(self):
+        first = self.parts[0].spaces
+        for i, part in enumerate(self.parts):
+            if part.spaces != first:
+                raise BadInput(f"components[{i}]", f"{part.spaces}", f"{first}, as in the first")
+
+    @property
+    def spaces(self):
+        return {**self.parts[0].spaces, self.name: Categorical(len(self.parts))}
+
+    @property
+    def marginalises(self):  # type: ignore[override]
+        return frozenset.intersection(*(part.marginalises for part in self.parts))
+
+    def energies(self, **given):
+        """The energy of one example under every component, (k,)."""
+        return jnp.stack([free_energy(part, given) + part.log_partition() for part in self.parts])
+
+    def __call__(self, **variables):
+        return self.energies(**{k: v for k, v in variables.items() if k != self.name})[
+            variables[self.name]
+        ]
+
+    def draw(self, key, **given):
+        given = dict(given)
+        choice = given.pop(self.name)
+        if given:
+            raise BadInput("given", f"{sorted(given)}", f"only {self.name!r}")
+        draws = [part.draw(key) for part in self.parts]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves)[choice], *draws)
+
+    def statistics(self, data, posterior):
+        return tuple(p.statistics(data, posterior[:, i : i + 1]) for i, p in enumerate(self.parts))
+
+    def maximise(self, statistics):
+        parts = tuple(p.maximise(s) for p, s in zip(self.parts, statistics, strict=True))
+        return Switch(parts, self.name)
+
+
+class Mixture(Energy):
+    """p(x, z) = π_z p(x | z), of any component energies.
+
+    `components` is a list of energies over the same variables, or one energy over (x, z) that
+    holds all k components stacked, such as `energies.Gaussians`.
+
+    >>> from energax.energies import Gaussians
+    >>> two = Mixture(Gaussians(jnp.array([[-1.0], [1.0]]), covariance=jnp.ones((2, 1, 1))))
+    >>> two.free_energy(x=jnp.zeros(1))                     # ½ + ½ log 2π
+    Array(1.4189385, dtype=float32)
+    """
+
+    weights: Any = parameter(Simplex())
+    components: Energy
+    name: str = eqx.field(static=True, default="z")
+
+    def __init__(self, components: Energy | Sequence[Energy], weights: Any = None, name: str = "z"):
+        if not isinstance(components, Energy):
+            components = Switch(tuple(components), name)
+        space = components.spaces.get(name)
+        if not isinstance(space, Categorical):
+            raise BadInput("components", f"{space!r} for {name!r}", "a categorical index variable")
+        if weights is None:
+            weights = jnp.full(space.k, 1.0 / space.k)
+        weights = jnp.asarray(weights)
+        if weights.shape != (space.k,):
+            raise BadInput("weights", f"shape {weights.shape}", f"({space.k},): one a component")
+        self.weights, self.components, self.name = weights, components, name
+
+    @property
+    def spaces(self):
+        return self.components.spaces
+
+    @property
+    def marginalises(self):  # type: ignore[override]
+        return self.components.marginalises
+
+    @property
+    def n_components(self) -> int:
+        return self.weights.shape[0]
+
+    def __call__(self, **variables):
+        return self.components(**variables) - jnp.log(self.weights[variables[self.name]])
+
+    def joint(self, **given):
+        """−log p(given, z) for every z, (k,)."""
+        if hasattr(self.components, "energies"):
+            energies = self.components.energies(**given)
+        else:
+            indices = jnp.arange(self.n_components)
+            energies = jax.vmap(lambda i: self.components(**given, **{self.name: i}))(indices)
+        return energies - jnp.log(self.weights)
+
+    def free_energy(self, **given):
+        if self.name in given or set(given) | {self.name} != set(self.spaces):
+            return enumerated_free_energy(self, given)
+        return -jax.nn.logsumexp(-self.joint(**given))
+
+    def conditional(self, name, **given):
+        from numpyro.distributions import Categorical as Choice
+
+        if name != self.name:
+            return self.components.conditional(name, **given)
+        return Choice(logits=-self.joint(**given))
+
+    def log_partition(self):
+        return jnp.zeros((), self.weights.dtype)
+
+    def draw(self, key, **given):
+        choose, emit = jax.random.split(key)
+        if self.name not in given:
+            logits = -self.joint(**given) if given else jnp.log(self.weights)
+            z = jax.random.categorical(choose, logits)
+            if set(given) | {self.name} == set(self.spaces):
+                return {self.name: z}
+            return {self.name: z, **self.components.draw(emit, **given, **{self.name: z})}
+        return self.components.draw(emit, **given)
+
+    # -- EM: the posterior of many rows at once, and the sums that a new θ is made of -------
+
+    def log_posterior(self, data):
+        """(log p(x, z)) for every row and component, (n, k)."""
+        if hasattr(self.components, "row_energies"):
+            return jnp.log(self.weights) - self.components.row_energies(**data)
+        return -jax.vmap(lambda row: self.joint(**row))(data)
+
+    def statistics(self, data, posterior):
+        return {"weight": posterior.sum(0), "parts": self.components.statistics(data, posterior)}
+
+    def maximise(self, statistics):
+        total = statistics["weight"]
+        # A component nobody belongs to keeps a weight that is small but not zero.
+        total = total + 10 * jnp.finfo(total.dtype).eps
+        return Mixture(
+            self.components.maximise(statistics["parts"]), total / total.sum(), self.name
+        )
+
+    def initialise(self, key, data, weight):
+        components = self.components.initialise(key, data, weight)
+        return Mixture(components, self.weights, self.name)

@@ -1,0 +1,3 @@
+"""Models, one family a file."""
+
+from ._boltzmann import RBM as RBM

@@ -1,0 +1,134 @@
+"""A number that admits its uncertainty: value, standard error, and what kind of claim it is."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from .errors import BadInput
+
+Kind = Literal["exact", "lower bound", "upper bound", "estimate"]
+KINDS: tuple[Kind, ...] = ("exact", "lower bound", "upper bound", "estimate")
+_FLIPPED: dict[Kind, Kind] = {
+    "exact": "exact",
+    "lower bound": "upper bound",
+    "upper bound": "lower bound",
+    "estimate": "estimate",
+}
+
+
+def _combined(a: Kind, b: Kind) -> Kind:
+    """A sum is a bound only if both terms err in the same direction."""
+    if a == b or b == "exact":
+        return a
+    return b if a == "exact" else "estimate"
+
+
+class Estimate:
+    """A value (or one for each row) with its standard error and its kind.
+
+    Arithmetic keeps both honest: errors of independent terms add in quadrature, and the
+    difference of two lower bounds is no bound at all, only an estimate.
+
+    >>> a, b = Estimate(-18.0, 0.3, "lower bound"), Estimate(-17.0, 0.4, "lower bound")
+    >>> a - b
+    -1.000 ± 0.500 (estimate)
+    >>> (a + 1.0).kind, (-a).kind
+    ('lower bound', 'upper bound')
+    """
+
+    __slots__ = ("kind", "method", "stderr", "value")
+    __array_priority__ = 100  # so that NumPy scalars defer to our operators
+
+    def __init__(self, value: Any, stderr: Any = 0.0, kind: Kind = "exact", method: str = ""):
+        if kind not in KINDS:
+            raise BadInput("kind", repr(kind), f"one of {', '.join(KINDS)}")
+        self.value = np.asarray(value)
+        if self.value.dtype.kind not in "f":
+            self.value = self.value.astype(float)
+        self.stderr = np.broadcast_to(np.asarray(stderr, self.value.dtype), self.value.shape)
+        if (self.stderr < 0).any():
+            raise BadInput("stderr", f"{self.stderr.min()}", "a number >= 0")
+        self.kind: Kind = kind
+        self.method = method
+
+    def __repr__(self) -> str:
+        if self.value.ndim:
+            noun = f"{self.value.size} values, mean {self.value.mean():.3f}"
+            return f"Estimate({noun}, {self.kind})"
+        error = f" ± {float(self.stderr):.3f}" if float(self.stderr) else ""
+        return f"{float(self.value):.3f}{error} ({self.kind})"
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, index: Any) -> Estimate:
+        return Estimate(self.value[index], self.stderr[index], self.kind, self.method)
+
+    def __neg__(self) -> Estimate:
+        return Estimate(-self.value, self.stderr, _FLIPPED[self.kind], self.method)
+
+    def __add__(self, other: Any) -> Estimate:
+        other = other if isinstance(other, Estimate) else Estimate(other)
+        return Estimate(
+            self.value + other.value,
+            np.hypot(self.stderr, other.stderr),
+            _combined(self.kind, other.kind),
+            self.method if self.method == other.method else "",
+        )
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Estimate:
+        return self + (-other if isinstance(other, Estimate) else -np.asarray(other))
+
+    def __rsub__(self, other: Any) -> Estimate:
+        return (-self) + other
+
+    def __mul__(self, factor: Any) -> Estimate:
+        if isinstance(factor, Estimate):
+            raise TypeError("multiply an Estimate by a plain number: a product has no simple kind")
+        factor = np.asarray(factor)
+        flips = {True: _FLIPPED[self.kind], False: self.kind}
+        kind = self.kind if self.kind in ("exact", "estimate") else None
+        if kind is None:
+            signs = set((factor < 0).ravel().tolist())
+            kind = flips[signs.pop()] if len(signs) == 1 else "estimate"
+        return Estimate(self.value * factor, self.stderr * np.abs(factor), kind, self.method)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Estimate:
+        return self * (1.0 / np.asarray(divisor))
+
+    def mean(self, weights: Any = None) -> Estimate:
+        """The mean over rows; its standard error covers which rows were drawn *and* each row's own."""
+        if not self.value.ndim:
+            return self
+        w = np.ones(self.value.shape) if weights is None else np.asarray(weights, float)
+        w = w / w.sum()
+        mean = float((w * self.value).sum())
+        n_effective = 1.0 / (w**2).sum()
+        # The spread between rows already contains the noise within them.
+        spread = float((w * (self.value - mean) ** 2).sum())
+        variance = spread / max(n_effective - 1.0, 1.0) if self.value.size > 1 else 0.0
+        within = float((w**2 * self.stderr**2).sum())
+        return Estimate(mean, np.sqrt(max(variance, within)), self.kind, self.method)
+
+    def sum(self) -> Estimate:
+        error = np.sqrt((self.stderr**2).sum())
+        return Estimate(self.value.sum(), error, self.kind, self.method)
+
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """The symmetric normal interval of this level."""
+        if not 0 < level < 1:
+            raise BadInput("level", repr(level), "a probability strictly between 0 and 1")
+        from scipy.stats import norm
+
+        half = norm.ppf(0.5 + level / 2) * self.stderr
+        low, high = self.value - half, self.value + half
+        return (float(low), float(high)) if not self.value.ndim else (low, high)

@@ -1,0 +1,73 @@
+"""Numbering, and summing over, the joint values of finite variables, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .errors import Intractable
+from .spaces import Space
+
+ENUMERATION_LIMIT = 2**20
+_CHUNK = 2**12
+
+
+class Assignments:
+    """All joint values of named finite variables, numbered; the first variable moves slowest.
+
+    >>> from energax.spaces import Binary, Categorical
+    >>> pairs = Assignments({"a": Binary(), "b": Categorical(3)})
+    >>> pairs.n, {k: int(v) for k, v in pairs.at(4).items()}
+    (6, {'a': 1, 'b': 1})
+    """
+
+    def __init__(self, spaces: Mapping[str, Space]):
+        self.spaces = dict(spaces)
+        self.n = 1
+        for space in self.spaces.values():
+            self.n *= space.n_values or 0
+
+    def at(self, index: Any) -> dict[str, Any]:
+        out = {}
+        for name, space in reversed(self.spaces.items()):
+            out[name] = space.at(index % space.n_values)
+            index = index // space.n_values
+        return dict(reversed(out.items()))
+
+    def require(self, task: str, remedy: str, limit: int | None = None) -> None:
+        """Raise `Intractable`, with the size and what to do instead, unless this is enumerable."""
+        limit = ENUMERATION_LIMIT if limit is None else limit
+        endless = [f"{k!r} in {v!r}" for k, v in self.spaces.items() if not v.is_finite]
+        if endless:
+            raise Intractable(task, f"an integral over {', '.join(endless)}", "exact sums", remedy)
+        if self.n > limit:
+            size = f"{self.n:,}" if self.n < 10**15 else f"about 10^{len(str(self.n)) - 1}"
+            raise Intractable(task, f"a sum over {size} joint values", f"{limit:,}", remedy)
+
+
+def table(function: Callable[[Any], Any], n: int) -> Any:
+    """`function(index)` for every index below `n`, evaluated in chunks."""
+    if n <= _CHUNK:
+        return jax.vmap(function)(jnp.arange(n))
+    n_chunks = -(-n // _CHUNK)
+    indices = jnp.minimum(jnp.arange(n_chunks * _CHUNK), n - 1).reshape(n_chunks, _CHUNK)
+    out = jax.lax.map(jax.vmap(function), indices)
+    return jax.tree.map(lambda a: a.reshape(n_chunks * _CHUNK, *a.shape[2:])[:n], out)
+
+
+def log_sum_exp(function: Callable[[Any], Any], n: int) -> Any:
+    """log Σᵢ exp f(i) over `n` indices; only one chunk is held at a time, also by its gradient."""
+    if n <= _CHUNK:
+        return jax.nn.logsumexp(jax.vmap(function)(jnp.arange(n)))
+    n_chunks = -(-n // _CHUNK)
+
+    @jax.checkpoint
+    def chunk(start):
+        indices = start + jnp.arange(_CHUNK)
+        terms = jax.vmap(function)(jnp.minimum(indices, n - 1))
+        return jax.nn.logsumexp(jnp.where(indices < n, terms, -jnp.inf))
+
+    return jax.nn.logsumexp(jax.lax.map(chunk, _CHUNK * jnp.arange(n_chunks)))

@@ -1,0 +1,6 @@
+"""The loop: batches, history, stopping, checkpoints, devices."""
+
+from ._checkpoint import Checkpoint as Checkpoint
+from ._learner import Learner as Learner
+from ._loop import fit as fit
+from ._result import Fit as Fit

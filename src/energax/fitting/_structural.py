@@ -1,0 +1,87 @@
+"""Functions compared by what they are made of.
+
+Optax builds an optimizer from closures, so that `optax.adam(1e-3)` twice is two different
+functions, and code compiled for the first would be compiled again for the second. Two
+closures with the same code and equal captured values do the same thing; a function wrapped
+in `Structural` is hashed and compared so.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+
+def _parts(value: Any, depth: int = 0) -> Any:
+    """A hashable description of a value, equal for values that behave the same."""
+    if depth > 20:
+        return ("id", id(value))
+    deeper = functools.partial(_parts, depth=depth + 1)
+    if isinstance(value, types.FunctionType):
+        cells = tuple(_cell(c, deeper) for c in value.__closure__ or ())
+        defaults = tuple(map(deeper, value.__defaults__ or ()))
+        keywords = tuple((k, deeper(v)) for k, v in (value.__kwdefaults__ or {}).items())
+        return ("function", value.__code__, id(value.__globals__), cells, defaults, keywords)
+    if isinstance(value, functools.partial):
+        keywords = tuple((k, deeper(v)) for k, v in sorted(value.keywords.items()))
+        return ("partial", deeper(value.func), tuple(map(deeper, value.args)), keywords)
+    if isinstance(value, types.MethodType):
+        return ("method", deeper(value.__func__), deeper(value.__self__))
+    if isinstance(value, (tuple, list)):
+        return (type(value), tuple(map(deeper, value)))
+    if isinstance(value, dict):
+        return ("dict", tuple((k, deeper(v)) for k, v in value.items()))
+    if isinstance(value, np.ndarray | jax.Array) and np.size(value) <= 1024:
+        array = np.asarray(value)
+        return ("array", array.shape, str(array.dtype), array.tobytes())
+    try:
+        hash(value)
+    except TypeError:
+        return ("id", id(value))
+    return (type(value), value)
+
+
+def _cell(cell: Any, deeper: Any) -> Any:
+    try:
+        return deeper(cell.cell_contents)
+    except ValueError:  # an empty cell
+        return None
+
+
+class Structural:
+    """A function with the equality of its parts."""
+
+    __slots__ = ("function", "parts")
+
+    def __init__(self, function: Any):
+        self.function = function
+        self.parts = _parts(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return hash(self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Structural) and self.parts == other.parts
+
+
+def structural(tree: Any) -> Any:
+    """The tree with every plain function or partial among its leaves made comparable."""
+
+    def wrap(leaf):
+        plain = isinstance(leaf, types.FunctionType | functools.partial)
+        return Structural(leaf) if plain and not eqx.is_array(leaf) else leaf
+
+    return jax.tree.map(wrap, tree)
+
+
+def plain(tree: Any) -> Any:
+    """The inverse of `structural`."""
+    return jax.tree.map(lambda leaf: leaf.function if isinstance(leaf, Structural) else leaf, tree)

@@ -1,0 +1,68 @@
+"""Contrastive divergence: the negative phase comes from a short, or a persistent, chain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..energy import free_energy
+from ..errors import Unsuitable
+from ..missing import is_masked
+from ..samplers import Gibbs
+from ._objective import Objective, need_variables
+
+
+class ContrastiveDivergence(Objective):
+    """mean F(x⁺) − mean F(x⁻), with x⁻ from k sweeps of a chain begun at the data.
+
+    The gradient is that of the negative log-likelihood with the model's expectation replaced
+    by the chain's. `persistent=True` lets the chains go on from update to update instead of
+    beginning anew at the data (`n_chains` of them, by default one a row of the batch).
+    Missing coordinates of x⁺ are drawn by the same chain, with what is known held fixed.
+
+    Hinton (2002), Training products of experts by minimizing contrastive divergence;
+    Tieleman (2008), Training restricted Boltzmann machines using approximations to the
+    likelihood gradient.
+    """
+
+    k: int = eqx.field(static=True, default=1)
+    persistent: bool = eqx.field(static=True, default=False)
+    n_chains: int | None = eqx.field(static=True, default=None)
+    sampler: Any = Gibbs()
+    partner: None = None
+
+    def check(self, energy, data):
+        need_variables(self, energy, data, *[n for n in energy.spaces if n in data])
+        if not any(n in data for n in energy.spaces):
+            raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
+        self.sampler.check(energy)
+
+    def init(self, energy, batch, key):
+        if not self.persistent:
+            return None
+        n = self.n_chains or batch.n
+        start = {k: v.value if is_masked(v) else v for k, v in batch.data.items()}
+        pick = jax.random.randint(key, (n,), 0, batch.n)
+        return jax.tree.map(lambda a: jnp.asarray(a)[pick], start)
+
+    def __call__(self, energy, batch, carry, key):
+        clamp_key, chain_key = jax.random.split(key)
+        fixed = jax.lax.stop_gradient(energy)
+        positive = self._completed(fixed, batch, clamp_key)
+        start = carry if self.persistent else positive
+        negative = self.sampler.advance(fixed, start, self.k, chain_key)
+        negative = {name: jax.lax.stop_gradient(negative[name]) for name in positive}
+        free = jax.vmap(lambda row: free_energy(energy, row))
+        below = free(negative)
+        # Chains begun at the data carry the weights of their rows.
+        negative_phase = below.mean() if self.persistent else batch.mean(below)
+        terms = {"positive phase": batch.mean(free(positive)), "negative phase": -negative_phase}
+        return terms, (negative if self.persistent else None)
+
+    def _completed(self, energy, batch, key):
+        if not any(map(is_masked, batch.data.values())):
+            return batch.data
+        return self.sampler.complete(energy, batch.data, max(self.k, 5), key)

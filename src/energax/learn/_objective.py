@@ -1,0 +1,45 @@
+"""An objective: a scalar whose gradient in θ is the update of a learning principle."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+
+from ..batch import Batch
+from ..energy import Energy
+from ..errors import Unsuitable
+
+
+class Objective(eqx.Module):
+    """`objective(energy, batch, carry, key) -> (loss, carry)`.
+
+    The loss is a scalar, or a dict of named terms that sum to it. `partner` holds a module
+    that is trained beside the energy (an encoder, a generator, a learned log Z): its arrays
+    receive gradients too. `carry` is what passes from batch to batch and has no gradient,
+    such as persistent chains.
+    """
+
+    partner: eqx.AbstractVar[Any]
+
+    def check(self, energy: Energy, data: Mapping[str, Any]) -> None:
+        """Raise `Unsuitable`, naming what is missing and what would fit."""
+
+    def init(self, energy: Energy, batch: Batch, key: Any) -> Any:
+        """The carry before the first batch."""
+        return None
+
+    @abstractmethod
+    def __call__(self, energy: Energy, batch: Batch, carry: Any, key: Any) -> tuple[Any, Any]:
+        """(loss, carry)."""
+
+
+def need_variables(objective: Any, energy: Energy, data: Mapping[str, Any], *names: str) -> None:
+    """Refuse data without the variables an objective learns from."""
+    absent = [n for n in names if n not in data]
+    if absent:
+        raise Unsuitable(
+            f"{type(objective).__name__} needs values of {absent} in the data, but found only {sorted(data)}."
+        )

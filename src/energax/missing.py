@@ -1,0 +1,75 @@
+"""A missing value is a hidden variable: it is marked once, at the door, and means that everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+
+class Masked(eqx.Module):
+    """Values of one variable, some of which are not known.
+
+    `value` holds an arbitrary legal filler where `observed` is False. An energy that can sum
+    or integrate those coordinates out itself names the variable in `marginalises` and finds a
+    `Masked` among its arguments; for every other energy the core enumerates them.
+
+    >>> m = Masked.from_nan(np.array([1.0, np.nan]))
+    >>> m.observed.tolist(), m.value.tolist()
+    ([True, False], [1.0, 0.0])
+    """
+
+    value: Array | np.ndarray
+    observed: Bool[Array, "..."] | np.ndarray
+
+    def __check_init__(self):
+        value, observed = np.shape(self.value), np.shape(self.observed)
+        if value != observed:
+            raise ValueError(f"Masked: value has shape {value} but observed has shape {observed}")
+
+    @classmethod
+    def from_nan(cls, array: Any, filler: float = 0.0) -> Masked:
+        array = np.asarray(array)
+        hidden = np.isnan(array)
+        return cls(np.where(hidden, np.asarray(filler, array.dtype), array), ~hidden)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(np.shape(self.value))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def fill(self, other: Any) -> Array:
+        """The known values, and `other` where nothing is known."""
+        return jnp.where(self.observed, self.value, other)
+
+    def to_nan(self) -> np.ndarray:
+        value = np.asarray(self.value)
+        value = value if np.issubdtype(value.dtype, np.floating) else value.astype(np.float64)
+        return np.where(np.asarray(self.observed), value, np.nan)
+
+
+def is_masked(value: Any) -> bool:
+    return isinstance(value, Masked)
+
+
+def known(value: Any) -> Any:
+    """The array inside, with fillers where nothing is known."""
+    return value.value if isinstance(value, Masked) else value
+
+
+def mask_of(value: Any) -> Array:
+    """True where a coordinate is known."""
+    if isinstance(value, Masked):
+        return jnp.asarray(value.observed)
+    return jnp.ones(jnp.shape(value), bool)
+
+
+def number_of_rows(data: dict[str, Any]) -> int:
+    return int(jax.tree.leaves(data)[0].shape[0])

@@ -1,0 +1,74 @@
+"""What a chain is: a state of named variables, and a step that leaves p ∝ exp(−e) as it is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..energy import Energy
+from ..missing import is_masked, known, mask_of
+
+
+class Sampler(eqx.Module):
+    """A Markov kernel over all variables of an energy, written for one chain."""
+
+    @abstractmethod
+    def check(self, energy: Energy) -> None:
+        """Raise `Unsuitable`, naming what would fit, where this kernel makes no sense."""
+
+    @abstractmethod
+    def step(self, energy: Energy, state: dict[str, Any], key: Any, held: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One move of one chain. `held` marks coordinates that stay (True), by variable."""
+
+    def start(self, energy: Energy, given: dict[str, Any], key: Any) -> dict[str, Any]:
+        """A complete state: what is given, and anything for the rest."""
+        spaces = energy.spaces
+        hidden = [name for name in spaces if name not in given]
+        keys = jax.random.split(key, len(hidden) + 1)
+        drawn = {n: _anything(spaces[n], k) for n, k in zip(hidden, keys, strict=False)}
+        return {**drawn, **{n: given[n] for n in spaces if n in given}}
+
+    def advance(self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any, held: Any = None) -> dict[str, Any]:
+        """`n_steps` moves of one chain for every row; hidden variables that are not given start anywhere."""
+        n = jax.tree.leaves(rows)[0].shape[0]
+        start_key, key = jax.random.split(key)
+        start = jax.vmap(lambda row, k: self.start(energy, row, k))(rows, jax.random.split(start_key, n))
+
+        def move(i, state):
+            keys = jax.random.split(jax.random.fold_in(key, i), n)
+            return jax.vmap(lambda s, k, h: self.step(energy, s, k, h))(state, keys, held)
+
+        if n_steps == 1:
+            return move(0, start)
+        return jax.lax.fori_loop(0, n_steps, move, start)
+
+    def complete(self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any) -> dict[str, Any]:
+        """Rows with their missing coordinates drawn, what is known held fixed."""
+        held = {name: mask_of(value) for name, value in rows.items()}
+        fill_key, key = jax.random.split(key)
+        filled = {}
+        for i, (name, value) in enumerate(rows.items()):
+            if is_masked(value):
+                n = value.shape[0]
+                keys = jax.random.split(jax.random.fold_in(fill_key, i), n)
+                anything = jax.vmap(lambda k, s=energy.spaces[name]: _anything(s, k))(keys)
+                filled[name] = value.fill(anything.astype(known(value).dtype))
+            else:
+                filled[name] = value
+        drawn = self.advance(energy, filled, n_steps, key, held)
+        return {name: drawn[name] for name in rows}
+
+
+def _anything(space: Any, key: Any) -> Any:
+    """Some value of the space: uniform if finite, standard normal through the bijection if real."""
+    if space.is_finite:
+        index = jax.random.randint(key, space.shape, 0, space.values_per_coordinate)
+        return index.astype(space.jax_dtype)
+    if space.is_real:
+        flat_shape = space.bijection.inverse_shape(space.shape)
+        return space.bijection(jax.random.normal(key, flat_shape))
+    return jnp.zeros(space.shape, space.jax_dtype)

@@ -1,0 +1,49 @@
+"""Settings shared by all tests: types checked at run time, compilation cached, data found."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import hypothesis  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+hypothesis.settings.register_profile(
+    "energax", deadline=None, max_examples=20, derandomize=True, print_blob=True
+)
+hypothesis.settings.load_profile("energax")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> pathlib.Path:
+    """The folder of real data with reference answers, or a skip that says so."""
+    for candidate in (os.environ.get("ENERGAX_DATA"), ROOT.parent / "shared" / "data"):
+        if candidate and pathlib.Path(candidate).is_dir():
+            return pathlib.Path(candidate)
+    pytest.skip("the shared data are not here: set ENERGAX_DATA to their folder")
+
+
+@pytest.fixture(scope="session")
+def binary_digits() -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's digits, binarised at > 0.5: first 1400 rows to learn from, the rest to test."""
+    from sklearn.datasets import load_digits
+
+    X = (load_digits().data / 16 > 0.5).astype(np.float32)
+    return X[:1400], X[1400:]
+
+
+@pytest.fixture(scope="session")
+def grey_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The same split in grey: X_train, y_train, X_test, y_test."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    X = (digits.data / 16).astype(np.float32)
+    return X[:1400], digits.target[:1400], X[1400:], digits.target[1400:]
