@@ -61,16 +61,12 @@ class Batch(eqx.Module):
 
         def chunk(i):
             start = jnp.minimum(i * size, per_shard - size)
-            rows, weight = jax.tree.map(
-                lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, axis=1), tree
-            )
+            rows, weight = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, axis=1), tree)
             fresh = start + jnp.arange(size) >= i * size
             weight = jnp.where(fresh, weight, 0)
-            rows, weight = jax.tree.map(
-                lambda a: a.reshape(shards * size, *a.shape[2:]), (rows, weight)
-            )
+            rows, weight = jax.tree.map(lambda a: a.reshape(shards * size, *a.shape[2:]), (rows, weight))
             return function(rows, weight)
 
         first = chunk(jnp.zeros((), int))
-        add = lambda i, total: jax.tree.map(jnp.add, total, chunk(i))  # noqa: E731
+        add = lambda i, total: jax.tree.map(jnp.add, total, chunk(i))
         return jax.lax.fori_loop(1, n_chunks, add, first)

@@ -153,9 +153,7 @@ class Switch(Energy):
         return jnp.stack([free_energy(part, given) + part.log_partition() for part in self.parts])
 
     def __call__(self, **variables):
-        return self.energies(**{k: v for k, v in variables.items() if k != self.name})[
-            variables[self.name]
-        ]
+        return self.energies(**{k: v for k, v in variables.items() if k != self.name})[variables[self.name]]
 
     def draw(self, key, **given):
         given = dict(given)
@@ -266,9 +264,7 @@ class Mixture(Energy):
         total = statistics["weight"]
         # A component nobody belongs to keeps a weight that is small but not zero.
         total = total + 10 * jnp.finfo(total.dtype).eps
-        return Mixture(
-            self.components.maximise(statistics["parts"]), total / total.sum(), self.name
-        )
+        return Mixture(self.components.maximise(statistics["parts"]), total / total.sum(), self.name)
 
     def initialise(self, key, data, weight):
         components = self.components.initialise(key, data, weight)

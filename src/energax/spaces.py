@@ -33,9 +33,7 @@ class Space:
 
     def __init__(self, *shape: int):
         if any(not isinstance(s, (int, np.integer)) or s < 0 for s in shape):
-            raise BadInput(
-                f"{type(self).__name__} shape", repr(shape), "sizes that are whole numbers >= 0"
-            )
+            raise BadInput(f"{type(self).__name__} shape", repr(shape), "sizes that are whole numbers >= 0")
         self.shape = tuple(int(s) for s in shape)
 
     def _arguments(self) -> tuple:

@@ -66,19 +66,19 @@ def frozen_kept(trainable: Any, old: Any, new: Any) -> Any:
 
 
 def same_dtypes(old: Any, new: Any) -> Any:
-    cast = lambda a, b: b.astype(a.dtype) if eqx.is_array(a) and eqx.is_array(b) else b  # noqa: E731
+    cast = lambda a, b: b.astype(a.dtype) if eqx.is_array(a) and eqx.is_array(b) else b
     return jax.tree.map(cast, old, new)
 
 
 def take_batch(data: Any, weight: Any, indices: Any, shards: int) -> Batch:
-    """The rows with these numbers; the number n stands for padding."""
+    """The rows with these numbers; any number past the end stands for padding."""
     n = number_of_rows(data)
     rows = jax.tree.map(lambda a: jnp.take(a, indices, axis=0, mode="clip"), data)
     kept = jnp.where(indices < n, jnp.take(weight, indices, mode="clip"), 0)
     return Batch(rows, kept, shards)
 
 
-def _run_epoch(program: Program, carry: Carry, data: Any, weight: Any, order: Any, n_batches: Any, key: Any):
+def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: Any, n_batches: Any, key: Any):
     """Every batch once; stops at the first one whose loss or parameters are not finite."""
     arrays, static = eqx.partition((carry.energy, carry.state), eqx.is_array)
     dtype = carry.objective.dtype
@@ -120,12 +120,14 @@ def _validation_loss(program: Program, energy: Any, state: Any, validation: Batc
     return jnp.stack([terms[name] for name in terms]).sum()
 
 
-def _after_epoch(program: Program, carry: Carry, outcome: Any, validation: Batch | None, key: Any):
+def after_epoch(program: Program, carry: Carry, outcome: Any, validation: Batch | None, key: Any):
     """Decide how the epoch ended. Returns the new carry and its row of history."""
     energy, state, step, losses, bad, which = outcome
     objective = losses.sum()
     # An epoch that left the finite numbers is undone whole.
-    keep = lambda new, old: jax.tree.map(lambda a, b: jnp.where(bad, b, a) if eqx.is_array(a) else a, new, old)  # noqa: E731
+    keep = lambda new, old: jax.tree.map(
+        lambda a, b: jnp.where(bad, b, a) if eqx.is_array(a) else a, new, old
+    )
     first = jnp.where(carry.epoch == 0, objective, carry.first_objective)
     slack = jnp.sqrt(jnp.finfo(objective.dtype).eps) * jnp.maximum(1, jnp.abs(first))
     small = program.learner.converged(carry.objective, objective, carry.energy, energy)
@@ -138,7 +140,7 @@ def _after_epoch(program: Program, carry: Carry, outcome: Any, validation: Batch
     if validation is not None:
         value = _validation_loss(program, energy, state, validation, key).astype(objective.dtype)
         better = (value < carry.best_validation) & ~bad
-        choose = lambda new, old: jnp.where(better, new, old) if eqx.is_array(new) else new  # noqa: E731
+        choose = lambda new, old: jnp.where(better, new, old) if eqx.is_array(new) else new
         best = jax.tree.map(choose, (energy, state), carry.best)
         best_value = jnp.where(better, value, carry.best_validation)
         since_best = jnp.where(better, 0, carry.since_best + 1)
@@ -187,17 +189,15 @@ def run_epochs(
             carry = eqx.combine(arrays, static)
             epoch_key = jax.random.fold_in(key, carry.epoch)
             order = None if orders is None else orders[i]
-            outcome = _run_epoch(program, carry, data, weight, order, batches_in[i], epoch_key)
-            carry, row = _after_epoch(program, carry, outcome, validation, key)
+            outcome = run_batches(program, carry, data, weight, order, batches_in[i], epoch_key)
+            carry, row = after_epoch(program, carry, outcome, validation, key)
             return i + 1, eqx.filter(carry, eqx.is_array), history.at[i].set(row)
 
         def running(loop):
             i, arrays, _ = loop
             return (i < n_epochs) & (eqx.combine(arrays, static).code == RUNNING)
 
-        _, arrays, history = jax.lax.while_loop(
-            running, body, (jnp.zeros((), jnp.int32), arrays, history)
-        )
+        _, arrays, history = jax.lax.while_loop(running, body, (jnp.zeros((), jnp.int32), arrays, history))
         return arrays, history
 
     if keys.shape[0] == 1:  # one restart needs no vmap, which would turn every branch into a select
@@ -210,7 +210,16 @@ def run_epochs(
 
 
 @eqx.filter_jit
-def start_restarts(program: Program, energy: Any, data: Any, weight: Any, keys: Any, validated: bool, initialise: bool, first_indices: Any):
+def start_restarts(
+    program: Program,
+    energy: Any,
+    data: Any,
+    weight: Any,
+    keys: Any,
+    validated: bool,
+    initialise: bool,
+    first_indices: Any,
+):
     """A carry for every restart: initialised energies if asked, and the learner's first state."""
 
     def one(key):
@@ -234,7 +243,9 @@ def start_restarts(program: Program, energy: Any, data: Any, weight: Any, keys: 
     return eqx.combine(arrays, static)
 
 
-def term_names(learner: Learner, energy: Any, data: Any, weight: Any, trainable: Any, key: Any) -> tuple[str, ...]:
+def term_names(
+    learner: Learner, energy: Any, data: Any, weight: Any, trainable: Any, key: Any
+) -> tuple[str, ...]:
     """The names of the loss terms, found without computing anything."""
     rows = min(2, number_of_rows(data))
     spec = jax.tree.map(lambda a: np.zeros((rows, *a.shape[1:]), a.dtype), (data, np.asarray(weight)))

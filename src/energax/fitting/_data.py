@@ -77,9 +77,9 @@ def batch_layout(n: int, batch_size: int | None) -> tuple[int, int]:
 
 
 def epoch_order(key: jax.Array, epoch: int, n: int, n_batches: int, size: int) -> np.ndarray:
-    """A shuffle of the rows as (n_batches, size) indices; n itself stands for padding."""
+    """A shuffle of the rows as (n_batches, size) indices; the largest integer stands for padding."""
     order = numpy_generator(key, epoch).permutation(n).astype(np.int32)
-    padded = np.full(n_batches * size, n, np.int32)
+    padded = np.full(n_batches * size, np.iinfo(np.int32).max, np.int32)
     # Padding goes to the ends of the last batches, one row each, and never makes a batch empty.
     short = n_batches * size - n
     grid = padded.reshape(n_batches, size)
@@ -95,7 +95,7 @@ def padded_rows(data: Any, weight: np.ndarray, multiple: int) -> tuple[Any, np.n
     short = -len(weight) % multiple
     if not short:
         return data, weight
-    grow = lambda a: np.concatenate([a, np.repeat(a[:1], short, axis=0)])  # noqa: E731
+    grow = lambda a: np.concatenate([a, np.repeat(a[:1], short, axis=0)])
     return jax.tree.map(grow, data), np.concatenate([weight, np.zeros(short, weight.dtype)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from ..batch import Batch
 from ..energy import Energy
 from ..errors import BadInput
-from ..keys import as_key
+from ..keys import as_key, numpy_generator
 from ..missing import number_of_rows
 from ..parameters import Freeze, trainable
 from . import _compiled as compiled
@@ -83,7 +84,10 @@ def fit(
         raise BadInput("energy", type(energy).__name__, "an Energy")
     if not isinstance(learner, Learner):
         raise BadInput(
-            "learner", type(learner).__name__, "a learner", "Wrap an objective: Descent(objective, optimizer)."
+            "learner",
+            type(learner).__name__,
+            "a learner",
+            "Wrap an objective: Descent(objective, optimizer).",
         )
     _check_counts(epochs=epochs, steps=steps, batch_size=batch_size, patience=patience, n_init=n_init)
     if epochs is not None and steps is not None:
@@ -102,7 +106,9 @@ def fit(
 
 def _check_counts(**counts: Any) -> None:
     for name, value in counts.items():
-        if value is not None and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1):
+        if value is not None and (
+            not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1
+        ):
             raise BadInput(name, repr(value), "a whole number >= 1")
 
 
@@ -113,6 +119,7 @@ class _Run:
         self.energy = jax.tree.map(_strong, energy)
         self.original = energy
         self.learner, self.key, self.patience, self.mesh = learner, key, patience, mesh
+        self.energy_arrays = eqx.filter(self.energy, eqx.is_inexact_array)
         self.spec = trainable(self.energy, freeze)
         self.callbacks, self.shown = callbacks, progress
         self.checkpoint = as_checkpoint(checkpoint)
@@ -129,17 +136,17 @@ class _Run:
         """Arrays on the device, or spread over the mesh by rows, or copied to all of it."""
         if self.mesh is None:
             return jax.tree.map(lambda a: jnp.asarray(a) if eqx.is_array(a) else a, tree)
-        axes = jax.sharding.PartitionSpec(tuple(self.mesh.axis_names) if by_rows else None)
-        sharding = jax.sharding.NamedSharding(self.mesh, axes if by_rows else jax.sharding.PartitionSpec())
+        axes = (tuple(self.mesh.axis_names),) if by_rows else ()
+        sharding = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*axes))
         return jax.tree.map(lambda a: jax.device_put(a, sharding) if eqx.is_array(a) else a, tree)
 
     def arrays(self, data, epochs, steps, batch_size, weights, validation, n_init, initialise) -> Fit:
         data = check_data(self.energy, data)
         n = number_of_rows(data)
-        weight = check_weights(weights, n, real_dtype((data, eqx.filter(self.energy, eqx.is_inexact_array))))
+        weight = check_weights(weights, n, real_dtype((data, self.energy_arrays)))
         data, weight, held_out = self._hold_out(data, weight, validation)
+        self.n = n = len(weight)  # rows that are added to fill the devices are never shuffled in
         data, weight = padded_rows(data, weight, self.shards)
-        n = len(weight)
         n_batches, size = batch_layout(n, batch_size)
         size += -size % self.shards
         self.n_batches, self.size = n_batches, size
@@ -162,7 +169,9 @@ class _Run:
         full = n_batches == 1
         first = None if full else jnp.arange(size, dtype=jnp.int32) % n
         energy = self.place(structural(self.energy), by_rows=False)
-        carry = compiled.start_restarts(program, energy, data, weight, keys, held_out is not None, bool(initialise), first)
+        carry = compiled.start_restarts(
+            program, energy, data, weight, keys, held_out is not None, bool(initialise), first
+        )
         return self._epochs(program, carry, data, weight, held_out, keys, n_epochs, identity, full)
 
     def _hold_out(self, data, weight, validation):
@@ -175,15 +184,18 @@ class _Run:
             n_held = max(1, round(validation * n))
             if n_held >= n:
                 raise BadInput("validation", f"{n_held} of {n} rows", "at least one row left to learn")
-            from ..keys import numpy_generator
-
             order = numpy_generator(self.key, 2**31).permutation(n)
             held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
             held_out = Batch(jax.tree.map(lambda a: a[held], data), weight[held])
             return jax.tree.map(lambda a: a[kept], data), weight[kept], jax.tree.map(jnp.asarray, held_out)
+        return data, weight, self.held_out(validation, weight.dtype)
+
+    def held_out(self, validation, dtype) -> Batch | None:
+        """Validation rows given as such."""
+        if validation is None:
+            return None
         rows = check_data(self.energy, validation, "validation")
-        held_out = Batch(rows, np.ones(number_of_rows(rows), weight.dtype))
-        return data, weight, jax.tree.map(jnp.asarray, held_out)
+        return jax.tree.map(jnp.asarray, Batch(rows, np.ones(number_of_rows(rows), dtype)))
 
     def _epochs(self, program, carry, data, weight, held_out, keys, n_epochs, identity, full) -> Fit:
         """The host loop: hand epochs to the compiled program, look at what came back, save."""
@@ -204,7 +216,7 @@ class _Run:
                 count = min(room, n_epochs - done, pace)
                 if self.checkpoint:
                     count = min(count, self.checkpoint.every - done % self.checkpoint.every)
-                orders, batches_in = self._orders(done, count, room, len(weight), full)
+                orders, batches_in = self._orders(done, count, room, full)
                 started = time.perf_counter()
                 carry, rows = compiled.run_epochs(
                     program, carry, data, weight, orders, batches_in, jnp.int32(count), held_out, keys
@@ -213,24 +225,27 @@ class _Run:
                 done += count
                 if self.shown and not self.callbacks and time.perf_counter() - started < 0.1:
                     pace = min(room, pace * 2)
-                bar.update(done, float(np.nanmin(history[:, -1, :-1].sum(-1))) if len(history) else np.nan)
+                bar.update(done, carry.objective)
                 if self.checkpoint and (done % self.checkpoint.every == 0 or done >= n_epochs):
                     save_carry(self.checkpoint, carry, history, {"identity": identity, "epoch": done})
-                stopped = self._call_back(carry, history, program)
-        return self._result(program, carry, history, held_out is not None, stopped)
+                stopped = self.call_back(carry, history, program)
+        return self.result(program, carry, history, held_out is not None, stopped)
 
-    def _orders(self, done, count, room, n, full):
-        left = [max(0, min(self.n_batches, self.total_steps - (done + i) * self.n_batches)) for i in range(count)]
+    def _orders(self, done, count, room, full):
+        n = self.n
+        left = [
+            max(0, min(self.n_batches, self.total_steps - (done + i) * self.n_batches)) for i in range(count)
+        ]
         batches_in = jnp.asarray(left + [0] * (room - count), jnp.int32)
         if full:
             return None, batches_in
-        orders = np.full((room, self.n_batches, self.size), n, np.int32)
+        orders = np.full((room, self.n_batches, self.size), np.iinfo(np.int32).max, np.int32)
         size = -(-n // self.n_batches)
         for i in range(count):
             orders[i, :, :size] = epoch_order(self.key, done + i, n, self.n_batches, size)
         return jnp.asarray(orders), batches_in
 
-    def _call_back(self, carry, history, program) -> bool:
+    def call_back(self, carry, history, program) -> bool:
         if not self.callbacks:
             return False
         single = _restart(carry, 0)
@@ -242,9 +257,10 @@ class _Run:
             "partner": plain(program.learner.partner(single.state)),
             "history": {"objective": history[0, :, :-1].sum(-1)},
         }
-        return any([callback(info) is True for callback in self.callbacks])
+        answers = [callback(info) for callback in self.callbacks]  # every one is called
+        return any(answer is True for answer in answers)
 
-    def _result(self, program, carry, history, validated: bool, stopped: bool) -> Fit:
+    def result(self, program, carry, history, validated: bool, stopped: bool) -> Fit:
         seconds = time.perf_counter() - self.began
         fits = []
         for i in range(history.shape[0]):
@@ -262,14 +278,22 @@ class _Run:
             status, message = _status(program, single, stopped)
             partner = plain(program.learner.partner(state))
             fits.append(
-                Fit(plain(energy), partner, record, status, message, seconds, n_done, int(single.step), plain(state))
+                Fit(
+                    plain(energy),
+                    partner,
+                    record,
+                    status,
+                    message,
+                    seconds,
+                    n_done,
+                    int(single.step),
+                    plain(state),
+                )
             )
         if len(fits) == 1:
             return fits[0]
-        rank = lambda f: (f.status == "diverged", np.nan_to_num(f.loss, nan=np.inf))  # noqa: E731
+        rank = lambda f: (f.status == "diverged", np.nan_to_num(f.loss, nan=np.inf))
         best = min(fits, key=rank)
-        import dataclasses
-
         return dataclasses.replace(best, restarts=tuple(fits))
 
 
@@ -289,7 +313,10 @@ def _status(program: compiled.Program, carry: compiled.Carry, stopped: bool) -> 
     if code == compiled.CONVERGED:
         return "converged", f"converged after {epoch} epochs"
     if code == compiled.STOPPED_EARLY:
-        return "stopped early", f"stopped early: no better validation for {program.patience} epochs, after {epoch}"
+        return (
+            "stopped early",
+            f"stopped early: no better validation for {program.patience} epochs, after {epoch}",
+        )
     if code == compiled.DIVERGED:
         which = int(carry.bad_term)
         term = "a parameter" if which == compiled.PARAMETERS else f"the term {program.term_names[which]!r}"
@@ -300,5 +327,8 @@ def _status(program: compiled.Program, carry: compiled.Carry, stopped: bool) -> 
     if program.learner.monotone:
         first, last = float(carry.first_objective), float(carry.objective)
         if last > first + 1e-3 * max(1.0, abs(first)):
-            return "budget spent", f"budget spent after {epoch} epochs, and the objective got worse: {first:.6g} to {last:.6g}"
+            return (
+                "budget spent",
+                f"budget spent after {epoch} epochs, and the objective got worse: {first:.6g} to {last:.6g}",
+            )
     return "budget spent", f"budget spent after {epoch} epochs"

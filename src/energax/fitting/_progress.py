@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 
 class Bar:
     """Shows epochs done, the objective, and when it will be over."""
@@ -12,7 +14,14 @@ class Bar:
         self.bar: Any = None
         if not shown:
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self.bar = Progress(
             TextColumn("fit"),
@@ -34,6 +43,7 @@ class Bar:
         if self.bar:
             self.bar.stop()
 
-    def update(self, done: int, objective: float) -> None:
+    def update(self, done: int, objectives: Any) -> None:
+        """`objectives`: one number, or one for every restart, of which the best is shown."""
         if self.bar:
-            self.bar.update(self.task, completed=done, objective=f"{objective:.5g}")
+            self.bar.update(self.task, completed=done, objective=f"{np.min(objectives):.5g}")

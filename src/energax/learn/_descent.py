@@ -50,7 +50,9 @@ class Descent(Learner):
             raise BadInput("objective", type(objective).__name__, "an objective of energax.learn")
         optimizer = optax.adam(1e-3) if optimizer is None else optimizer
         if not isinstance(optimizer, optax.GradientTransformation):
-            raise BadInput("optimizer", type(optimizer).__name__, "an Optax optimizer", "Try optax.adam(1e-3).")
+            raise BadInput(
+                "optimizer", type(optimizer).__name__, "an Optax optimizer", "Try optax.adam(1e-3)."
+            )
         self.objective, self.optimizer, self.clip, self.tol = objective, optimizer, clip, tol
 
     @property

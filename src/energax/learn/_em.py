@@ -107,7 +107,7 @@ class EM(Learner):
         # Statistics that are centred at the old θ must be carried over to the new one.
         carry_over = getattr(energy, "recentred", lambda statistics, reference: statistics)
         old = carry_over(state.statistics, state.reference)
-        blend = lambda a, b: (1 - rate).astype(a.dtype) * a + rate.astype(a.dtype) * b  # noqa: E731
+        blend = lambda a, b: (1 - rate).astype(a.dtype) * a + rate.astype(a.dtype) * b
         mixed = jax.tree.map(blend, old, fresh)
         new = energy.maximise(mixed)
         return new, EMState(mixed, energy, state.count + 1), {"negative log-likelihood": loss}
