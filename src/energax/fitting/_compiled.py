@@ -11,7 +11,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..batch import Batch
 from ..missing import number_of_rows
@@ -50,10 +49,12 @@ class Program(eqx.Module):
 
     learner: Learner
     trainable: Any
-    term_names: tuple[str, ...] = eqx.field(static=True)
     patience: int | None = eqx.field(static=True)
     shards: int = eqx.field(static=True)
-    minimum_epochs: int = eqx.field(static=True, default=1)
+    term_names: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def naming(self, names: tuple[str, ...]) -> Program:
+        return Program(self.learner, self.trainable, self.patience, self.shards, names)
 
 
 def frozen_kept(trainable: Any, old: Any, new: Any) -> Any:
@@ -132,7 +133,7 @@ def after_epoch(program: Program, carry: Carry, outcome: Any, validation: Batch 
     slack = jnp.sqrt(jnp.finfo(objective.dtype).eps) * jnp.maximum(1, jnp.abs(first))
     small = program.learner.converged(carry.objective, objective, carry.energy, energy)
     # Never on NaN, never on an objective worse than the one it began with.
-    converged = small & (carry.epoch >= program.minimum_epochs) & ~bad & (objective <= first + slack)
+    converged = small & (carry.epoch > 0) & ~bad & (objective <= first + slack)
     code = jnp.where(converged, CONVERGED, RUNNING)
 
     best, best_value, since_best = carry.best, carry.best_validation, carry.since_best
@@ -219,40 +220,31 @@ def start_restarts(
     validated: bool,
     initialise: bool,
     first_indices: Any,
-):
-    """A carry for every restart: initialised energies if asked, and the learner's first state."""
+) -> tuple[Any, tuple[str, ...]]:
+    """A carry for every restart (initialised energies if asked, and the learner's first state),
+    and the names of the loss terms, which a step is traced for and nothing is computed."""
+    if first_indices is None:
+        batch = Batch(data, weight, program.shards)
+    else:
+        batch = take_batch(data, weight, first_indices, program.shards)
 
     def one(key):
         start = energy
         init_key, state_key = jax.random.split(key)
         if initialise:
             start = frozen_kept(program.trainable, energy, energy.initialise(init_key, data, weight))
-        if first_indices is None:
-            batch = Batch(data, weight, program.shards)
-        else:
-            batch = take_batch(data, weight, first_indices, program.shards)
         state = program.learner.init(start, batch, state_key, program.trainable)
         return Carry.start(start, state, validated=validated, dtype=weight.dtype)
 
+    def terms(key):
+        carry = one(key)
+        return program.learner.step(carry.energy, carry.state, batch, key, program.trainable)[2]
+
+    names = tuple(eqx.filter_eval_shape(terms, keys[0]))
     shape = eqx.filter_eval_shape(one, keys[0])
     static = eqx.filter(shape, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
     if keys.shape[0] == 1:
         arrays = jax.tree.map(lambda a: a[None], eqx.filter(one(keys[0]), eqx.is_array))
     else:
         arrays = jax.vmap(lambda key: eqx.filter(one(key), eqx.is_array))(keys)
-    return eqx.combine(arrays, static)
-
-
-def term_names(
-    learner: Learner, energy: Any, data: Any, weight: Any, trainable: Any, key: Any
-) -> tuple[str, ...]:
-    """The names of the loss terms, found without computing anything."""
-    rows = min(2, number_of_rows(data))
-    spec = jax.tree.map(lambda a: np.zeros((rows, *a.shape[1:]), a.dtype), (data, np.asarray(weight)))
-
-    def probe(key, energy, spec):
-        batch = Batch(*jax.tree.map(jnp.asarray, spec))
-        state = learner.init(energy, batch, key, trainable)
-        return learner.step(energy, state, batch, key, trainable)[2]
-
-    return tuple(eqx.filter_eval_shape(probe, key, energy, spec))
+    return eqx.combine(arrays, static), names

@@ -126,11 +126,9 @@ class _Run:
         self.shards = 1 if mesh is None else int(mesh.size)
         self.began = time.perf_counter()
 
-    def program(self, data: Any, weight: Any) -> compiled.Program:
+    def program(self, data: Any) -> compiled.Program:
         self.learner.check(self.energy, data)
-        spare = jax.random.key(0)
-        names = compiled.term_names(self.learner, self.energy, data, weight, self.spec, spare)
-        return structural(compiled.Program(self.learner, self.spec, names, self.patience, self.shards))
+        return structural(compiled.Program(self.learner, self.spec, self.patience, self.shards))
 
     def place(self, tree: Any, *, by_rows: bool) -> Any:
         """Arrays on the device, or spread over the mesh by rows, or copied to all of it."""
@@ -152,7 +150,7 @@ class _Run:
         self.n_batches, self.size = n_batches, size
         n_epochs = epochs or (-(-steps // n_batches) if steps else 100)
         self.total_steps = steps or n_epochs * n_batches
-        program = self.program(data, weight)
+        program = self.program(data)
         identity = ""
         if self.checkpoint:
             identity = fingerprint(self.original, self.learner, data, weight, self.key, self.spec)
@@ -169,10 +167,12 @@ class _Run:
         full = n_batches == 1
         first = None if full else jnp.arange(size, dtype=jnp.int32) % n
         energy = self.place(structural(self.energy), by_rows=False)
-        carry = compiled.start_restarts(
+        carry, names = compiled.start_restarts(
             program, energy, data, weight, keys, held_out is not None, bool(initialise), first
         )
-        return self._epochs(program, carry, data, weight, held_out, keys, n_epochs, identity, full)
+        return self._epochs(
+            program.naming(names), carry, data, weight, held_out, keys, n_epochs, identity, full
+        )
 
     def _hold_out(self, data, weight, validation):
         if validation is None:

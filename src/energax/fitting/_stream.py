@@ -79,14 +79,16 @@ def fit_stream(run: _Run, source: Any, epochs: int, validation: Any) -> Fit:
     if first is None:
         raise BadInput("data", "a stream without batches", "at least one batch")
     data, weight = first
-    program = run.program(data, weight)
+    program = run.program(data)
     held_out = run.held_out(validation, weight.dtype)
     key = jax.random.fold_in(run.key, 0)
     energy = run.place(structural(run.energy), by_rows=False)
     placed = run.place((data, weight), by_rows=True)
-    carry = compiled.start_restarts(program, energy, *placed, key[None], held_out is not None, False, None)
+    carry, names = compiled.start_restarts(
+        program, energy, *placed, key[None], held_out is not None, False, None
+    )
     carry = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, carry)
-    return _Stream(run, program, carry, held_out, key).go(batches, pending, first, epochs)
+    return _Stream(run, program.naming(names), carry, held_out, key).go(batches, pending, first, epochs)
 
 
 class _Stream:
