@@ -47,3 +47,16 @@ def grey_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     digits = load_digits()
     X = (digits.data / 16).astype(np.float32)
     return X[:1400], digits.target[:1400], X[1400:], digits.target[1400:]
+
+
+@pytest.fixture(scope="session")
+def oracle():
+    """Energies that are tables, and brute force in NumPy: tests/oracle.py."""
+    import importlib.util
+    import sys
+
+    spec = importlib.util.spec_from_file_location("oracle", ROOT / "tests" / "oracle.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["oracle"] = module
+    spec.loader.exec_module(module)
+    return module

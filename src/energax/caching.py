@@ -34,8 +34,9 @@ def use_compilation_cache(folder: str | os.PathLike | None = None) -> Path | Non
     wish = os.environ.get("ENERGAX_CACHE", "")
     if wish.lower() in _OFF:
         return None
-    if folder is None and jax.config.jax_compilation_cache_dir:
-        return Path(jax.config.jax_compilation_cache_dir)
+    already = getattr(jax.config, "jax_compilation_cache_dir", None)
+    if folder is None and already:
+        return Path(already)
     chosen = Path(folder or wish or default_cache())
     try:
         chosen.mkdir(parents=True, exist_ok=True)

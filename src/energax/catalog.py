@@ -4,8 +4,8 @@ Parts are named, not imported, so that the table itself costs nothing to load; `
 one. The command line, the documents and the common tests read this table.
 
 >>> row = find("EM")
->>> row.kind, row.home
-('learner', 'energax.learn')
+>>> row.kind, row.path
+('learner', 'energax.learn:EM')
 >>> row.load().__name__
 'EM'
 """
@@ -19,7 +19,9 @@ from typing import Any, Literal
 
 from .errors import BadInput
 
-Kind = Literal["energy", "objective", "learner", "inference", "sampler", "estimator"]
+Kind = Literal[
+    "energy", "objective", "learner", "inference", "sampler", "estimator", "option", "base", "result"
+]
 Data = Literal["binary", "real"]
 
 
@@ -27,20 +29,26 @@ Data = Literal["binary", "real"]
 class Contender:
     """One way to build an estimator for `compare`.
 
-    `parameters` is a function, so that whatever it needs is loaded only when the model is fitted.
+    `parameters` is a function of the training rows, called only when the model is fitted, so that
+    whatever it needs is loaded no earlier.
     """
 
     name: str
-    label: str
+    label: str  # at most 19 signs, so that the table is whole at 80 columns
     data: Data
-    parameters: Callable[[], dict[str, Any]]
-    missing: bool = False  # whether missing values are marginalised
+    parameters: Callable[[Any], dict[str, Any]]
+    missing: bool = False  # whether missing values are summed out
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A public part of energax."""
+    """A public part of energax.
 
+    `option` is a choice inside another part (a covariance, a gradient estimator), `base` what a new
+    part derives from, and `result` what comes back.
+    """
+
+    home: str  # the package below energax that a person imports it from
     name: str
     kind: Kind
     summary: str
@@ -50,22 +58,11 @@ class Row:
     contenders: tuple[Contender, ...] = ()
 
     @property
-    def home(self) -> str:
-        """The package that a person imports it from."""
-        return f"energax.{HOMES[self.kind]}"
+    def path(self) -> str:
+        return f"energax.{self.home}:{self.name}"
 
     def load(self) -> Any:
-        return part(f"{self.home}:{self.name}")
-
-
-HOMES: dict[Kind, str] = {
-    "energy": "energies",
-    "objective": "learn",
-    "learner": "learn",
-    "inference": "infer",
-    "sampler": "samplers",
-    "estimator": "estimators",
-}
+        return part(self.path)
 
 
 def part(path: str) -> Any:
@@ -75,10 +72,13 @@ def part(path: str) -> Any:
 
 
 def find(name: str) -> Row:
-    """The row of this name, or a `BadInput` with the nearest ones."""
-    for row in CATALOG:
-        if row.name == name:
-            return row
+    """The row of this name (`EM`, or `learn.EM` where two rooms share one), or a `BadInput`."""
+    found = [row for row in CATALOG if name in (row.name, f"{row.home}.{row.name}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        both = " or ".join(f"{row.home}.{row.name}" for row in found)
+        raise BadInput("name", f"{name!r}, which {len(found)} parts have", both)
     import difflib
 
     near = difflib.get_close_matches(name, [row.name for row in CATALOG], n=3)
@@ -90,4 +90,143 @@ def of_kind(kind: Kind) -> tuple[Row, ...]:
     return tuple(row for row in CATALOG if row.kind == kind)
 
 
-CATALOG: tuple[Row, ...] = ()
+# -- how `compare` builds its models -------------------------------------------------------------
+
+
+def _rbm(objective: Callable[[Any], Any], n_iter: int) -> Callable[[Any], dict[str, Any]]:
+    """Twelve hidden units, so that log Z stays exact and cheap, and a step that ends at zero."""
+
+    def parameters(X: Any) -> dict[str, Any]:
+        steps = n_iter * -(-len(X) // 100)
+        schedule = part("optax:cosine_decay_schedule")(1e-2, steps)
+        learner = part("energax.learn:Descent")(objective(X), part("optax:adam")(schedule))
+        return {"n_components": 12, "batch_size": 100, "n_iter": n_iter, "learner": learner}
+
+    return parameters
+
+
+def _likelihood(X: Any) -> Any:
+    return part("energax.learn:NegativeLogLikelihood")()
+
+
+def _divergence(**settings: Any) -> Callable[[Any], Any]:
+    return lambda X: part("energax.learn:ContrastiveDivergence")(**settings)
+
+
+def _noise(X: Any) -> Any:
+    shape_only = part("energax.energies:RBM").random(X.shape[1], 1, key=0)
+    return part("energax.learn:NoiseContrastive").matched(shape_only, {"x": X}, k=20)
+
+
+def _of(**settings: Any) -> Callable[[Any], dict[str, Any]]:
+    return lambda X: dict(settings)
+
+
+_BERNOULLI_MIXTURES = (
+    Contender("bernoulli", "independent bits", "binary", _of(n_components=1), missing=True),
+    Contender("bernoulli-mixture-10", "mixture of 10", "binary", _of(n_components=10), missing=True),
+    Contender("bernoulli-mixture-50", "mixture of 50", "binary", _of(n_components=50), missing=True),
+)
+_RBMS = (
+    Contender("rbm-likelihood", "RBM 12, likelihood", "binary", _rbm(_likelihood, 300)),
+    Contender("rbm-cd", "RBM 12, CD-1", "binary", _rbm(_divergence(), 300), missing=True),
+    Contender("rbm-pcd", "RBM 12, PCD", "binary", _rbm(_divergence(persistent=True), 300), missing=True),
+    Contender("rbm-nce", "RBM 12, NCE", "binary", _rbm(_noise, 300)),
+)
+_GAUSSIAN_MIXTURES = (
+    Contender("gaussian", "one Gaussian", "real", _of(n_components=1), missing=True),
+    *(
+        Contender(
+            f"gmm-{kind}",
+            f"GMM 8, {kind}",
+            "real",
+            _of(n_components=8, covariance_type=kind, n_init=3),
+            missing=True,
+        )
+        for kind in ("full", "tied", "diag", "spherical")
+    ),
+)
+_VAES = (
+    Contender("vae-1", "VAE 8, 1 sample", "binary", _of(samples=1, likelihood="bernoulli"), missing=True),
+    Contender("vae-10", "VAE 8, 10 samples", "binary", _of(samples=10, likelihood="bernoulli"), missing=True),
+    Contender(
+        "vae-gaussian", "VAE 2, Gaussian", "real", _of(n_components=2, likelihood="gaussian"), missing=True
+    ),
+)
+_ENERGY_MODELS = (Contender("energy-model", "neural energy", "real", _of()),)
+
+
+# One row a line, whatever its length: a table reads best as a table.
+# fmt: off
+CATALOG: tuple[Row, ...] = (
+    # energies
+    Row("compose", "Mixture", "energy", "p(x, z) = π_z p(x | z), of any component energies", "components over (x, z), or a list", "those of the components and Categorical(k)", "Pearson (1894)"),
+    Row("energies", "Gaussians", "energy", "k normal densities, stacked, chosen by z", "a covariance", "x: Real(d), z: Categorical(k)", "McLachlan and Peel (2000)"),
+    Row("energies", "Bernoullis", "energy", "k products of coins, stacked, chosen by z", "", "x: Binary(d), z: Categorical(k)", "Lazarsfeld and Henry (1968)"),
+    Row("energies", "Centroids", "energy", "k centers: half the squared distance to the one chosen by z", "", "x: Real(d), z: Categorical(k)", "Lloyd (1982)"),
+    Row("energies", "RBM", "energy", "binary visible and hidden units, connected pairwise", "", "x: Binary(d), z: Binary(h)", "Smolensky (1986)"),
+    Row("energies", "GaussianRBM", "energy", "real visible and binary hidden units", "", "x: Real(d), z: Binary(h)", "Welling, Rosen-Zvi and Hinton (2005)"),
+    Row("energies", "Linear", "energy", "−(xᵀW + b)_y: a linear score for every answer", "", "x: Real(d), y: Categorical(k)", "Crammer and Singer (2001)"),
+    Row("energies", "Scorer", "energy", "−f(x)_y, f any network", "a network", "x: Real(d), y: Categorical(k)", "LeCun et al. (2006)"),
+    Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
+    Row("energies", "NeuralEnergy", "energy", "f(x), any network with one output", "a network", "x: Real(d)", "LeCun et al. (2006)"),
+    # objectives
+    Row("learn", "Perceptron", "objective", "the right answer should be the best", "a finite answer", "y: finite", "Rosenblatt (1958)"),
+    Row("learn", "Margin", "objective", "the right answer should be the best by a margin", "a finite answer", "y: finite", "Crammer and Singer (2001)"),
+    Row("learn", "CrossEntropy", "objective", "−log p(y | x) at an inverse temperature", "a finite answer", "y: finite", "Bridle (1990)"),
+    Row("learn", "NegativeLogLikelihood", "objective", "mean F(x) + log Z, with a prior if wanted", "log_partition", "any", "Fisher (1922)"),
+    Row("learn", "ELBO", "objective", "a bound on log p(x) by an encoder; importance-weighted with many samples", "an encoder", "z: real or finite", "Kingma and Welling (2014); Burda, Grosse and Salakhutdinov (2016)"),
+    Row("learn", "ContrastiveDivergence", "objective", "mean F(data) − mean F(chain), the chain short or persistent", "a sampler", "those of the sampler", "Hinton (2002); Tieleman (2008)"),
+    Row("learn", "NoiseContrastive", "objective", "tell data from noise, and learn log Z on the way", "a noise distribution", "x: any", "Gutmann and Hyvärinen (2012)"),
+    Row("learn", "ScoreMatching", "objective", "match the gradient of log p; log Z drops out", "a gradient in x", "x: Real(d)", "Hyvärinen (2005)"),
+    Row("learn", "Adversarial", "objective", "a generator draws the negative phase, kept spread by a discrepancy", "a generator", "x: Real(d)", "Kim and Bengio (2016)"),
+    # learners
+    Row("learn", "Descent", "learner", "any Optax optimizer on any objective, through the parameters' bijections", "an objective", "any", "Robbins and Monro (1951)"),
+    Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics, maximise", "z: finite", "Dempster, Laird and Rubin (1977)"),
+    # options of objectives
+    Row("learn", "Exact", "option", "score matching with the whole Jacobian", "", "x: Real(d), d small", "Hyvärinen (2005)"),
+    Row("learn", "Sliced", "option", "score matching along random directions", "", "x: Real(d)", "Song et al. (2020)"),
+    Row("learn", "Denoising", "option", "score matching of blurred data, without a Jacobian", "", "x: Real(d)", "Vincent (2011)"),
+    Row("learn", "Reparameterised", "option", "the gradient goes through the draw", "", "z: Real(d)", "Kingma and Welling (2014)"),
+    Row("learn", "ScoreFunction", "option", "the gradient of log q times the loss, less a baseline", "", "z: any", "Williams (1992)"),
+    Row("learn", "GumbelSoftmax", "option", "a soft choice that has a gradient", "", "z: finite", "Jang, Gu and Poole (2017)"),
+    # inferences
+    Row("infer", "Exact", "inference", "what the energy knows about itself", "free_energy, conditional, log_partition or argmin", "any", ""),
+    Row("infer", "Enumeration", "inference", "sums and minima over every value", "at most 2²⁰ values", "finite", ""),
+    Row("infer", "LBFGS", "inference", "the lowest energy by its gradient, through the bijections", "a gradient", "real", "Liu and Nocedal (1989)"),
+    Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
+    Row("infer", "Ancestral", "inference", "independent exact draws", "draw", "any", ""),
+    Row("infer", "Chains", "inference", "draws by Markov chains of a sampler, with diagnostics", "a sampler", "those of the sampler", "Vehtari et al. (2021)"),
+    # samplers
+    Row("samplers", "Gibbs", "sampler", "each variable in turn from its conditional", "conditional, or finite variables", "finite; real with conditional", "Geman and Geman (1984)"),
+    Row("samplers", "Langevin", "sampler", "a step down the gradient, and noise", "a gradient", "real", "Roberts and Tweedie (1996)"),
+    # options of energies
+    Row("energies", "Full", "option", "a covariance matrix a component", "", "Real(d)", ""),
+    Row("energies", "Tied", "option", "one covariance matrix for all components", "", "Real(d)", ""),
+    Row("energies", "Diagonal", "option", "a variance a component and column", "", "Real(d)", ""),
+    Row("energies", "Spherical", "option", "a variance a component", "", "Real(d)", ""),
+    Row("energies", "Bernoulli", "option", "likelihood of zeros and ones from logits", "", "Binary(d)", ""),
+    Row("energies", "Gaussian", "option", "likelihood of reals from means, with learned scales", "", "Real(d)", ""),
+    Row("energies", "StandardNormal", "option", "prior N(0, I) of a real hidden variable", "", "Real(d)", ""),
+    Row("energies", "UniformChoices", "option", "prior of hidden variables that choose evenly", "", "Categorical(k, d) or Binary(d)", ""),
+    # estimators
+    Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
+    Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
+    Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
+    Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN welcome", "Dempster, Laird and Rubin (1977)", _GAUSSIAN_MIXTURES),
+    Row("estimators", "BernoulliMixture", "estimator", "k products of coins by EM; missing values are summed out", "", "X binary, NaN welcome", "Lazarsfeld and Henry (1968)", _BERNOULLI_MIXTURES),
+    Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine by any learner", "", "X binary, NaN welcome", "Hinton (2002)", _RBMS),
+    Row("estimators", "VAE", "estimator", "a decoder with its encoder", "", "X binary or real, NaN welcome", "Kingma and Welling (2014)", _VAES),
+    Row("estimators", "EnergyModel", "estimator", "a neural energy on ℝᵈ", "", "X real", "Gutmann and Hyvärinen (2012)", _ENERGY_MODELS),
+    # what new parts derive from, and what comes back
+    Row("learn", "Objective", "base", "a scalar whose gradient in θ is the update of a learning principle"),
+    Row("infer", "Method", "base", "one way to answer questions about an energy"),
+    Row("samplers", "Sampler", "base", "a Markov kernel, written for one chain"),
+    Row("energies", "Covariance", "base", "the shape of k normal densities"),
+    Row("infer", "Plan", "result", "what would be done, and what it costs"),
+    Row("infer", "Cost", "result", "operations and memory of a plan"),
+    Row("infer", "Minimum", "result", "the hidden variables of lowest energy"),
+    Row("infer", "Posterior", "result", "the distribution of the hidden given the known"),
+    Row("samplers", "Draws", "result", "draws by chain, with diagnostics and a verdict"),
+)
+# fmt: on

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .energy import Energy, enumerated_free_energy, free_energy
+from .energy import Energy, answers, enumerated_free_energy, free_energy
 from .errors import BadInput
 from .missing import Masked
 from .spaces import Categorical, Simplex, Space, parameter
@@ -74,14 +74,21 @@ class Clamped(Energy):
     def spaces(self):
         return {k: v for k, v in self.energy.spaces.items() if k not in self.values}
 
+    @property
+    def marginalises(self):  # type: ignore[override]
+        return self.energy.marginalises
+
     def knows(self, what, names=None):
         if what == "log_partition":
             return self.energy.knows("free_energy", frozenset(self.values))
+        if what not in ("free_energy", "conditional", "draw", "score"):
+            return False
         inner = None if names is None else frozenset(names) | frozenset(self.values)
         return self.energy.knows(what, inner)
 
     def __call__(self, **variables):
-        return self.energy(**variables, **self.values)
+        # Not the bare call: a value that is held may itself have missing coordinates.
+        return free_energy(self.energy, {**variables, **self.values})
 
     def free_energy(self, **given):
         return free_energy(self.energy, {**given, **self.values})
@@ -94,6 +101,9 @@ class Clamped(Energy):
 
     def draw(self, key, **given):
         return self.energy.draw(key, **given, **self.values)
+
+    def score(self, name="x", **given):
+        return self.energy.score(name, **given, **self.values)
 
 
 class Marginal(Energy):
@@ -111,14 +121,24 @@ class Marginal(Energy):
     def spaces(self):
         return {k: v for k, v in self.energy.spaces.items() if k not in self.names}
 
+    @property
+    def marginalises(self):  # type: ignore[override]
+        return self.energy.marginalises
+
     def knows(self, what, names=None):
-        return what in ("conditional", "log_partition", "draw") and self.energy.knows(what, names)
+        known_here = ("free_energy", "conditional", "log_partition", "draw")
+        return what in known_here and self.energy.knows(what, names)
 
     def __call__(self, **variables):
         return free_energy(self.energy, variables)
 
+    def free_energy(self, **given):
+        return free_energy(self.energy, given)
+
     def conditional(self, name, **given):
-        return self.energy.conditional(name, **given)
+        if self.energy.knows("conditional", given) and answers(self.energy.conditional, name, **given):
+            return self.energy.conditional(name, **given)
+        return Energy.conditional(self, name, **given)
 
     def log_partition(self):
         return self.energy.log_partition()
@@ -157,10 +177,10 @@ class Switch(Energy):
 
     def draw(self, key, **given):
         given = dict(given)
+        if self.name not in given:
+            raise BadInput("given", f"{sorted(given)}", f"a value of {self.name!r}", "Mixture draws it.")
         choice = given.pop(self.name)
-        if given:
-            raise BadInput("given", f"{sorted(given)}", f"only {self.name!r}")
-        draws = [part.draw(key) for part in self.parts]
+        draws = [part.draw(key, **given) for part in self.parts]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves)[choice], *draws)
 
     def statistics(self, data, posterior):
@@ -180,7 +200,7 @@ class Mixture(Energy):
     >>> from energax.energies import Gaussians
     >>> two = Mixture(Gaussians(jnp.array([[-1.0], [1.0]]), covariance=jnp.ones((2, 1, 1))))
     >>> two.free_energy(x=jnp.zeros(1))                     # ½ + ½ log 2π
-    Array(1.4189385, dtype=float32)
+    Array(1.418938..., dtype=float32)
     """
 
     weights: Any = parameter(Simplex())
@@ -265,6 +285,10 @@ class Mixture(Energy):
         # A component nobody belongs to keeps a weight that is small but not zero.
         total = total + 10 * jnp.finfo(total.dtype).eps
         return Mixture(self.components.maximise(statistics["parts"]), total / total.sum(), self.name)
+
+    def impute(self, data):
+        """The rows with what is missing at its mean given what is known, by name."""
+        return self.components.impute(data, jax.nn.softmax(self.log_posterior(data), axis=1))
 
     def initialise(self, key, data, weight):
         components = self.components.initialise(key, data, weight)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from .errors import Unsuitable
 from .finite import Assignments, log_sum_exp, table
 from .missing import Masked, is_masked, known
+from .showing import shown
 from .spaces import Space
 
 if TYPE_CHECKING:
@@ -42,12 +43,16 @@ class Energy(eqx.Module):
     ...     def __call__(self, *, x):
     ...         return -self.coupling * (2 * x[0] - 1) * (2 * x[1] - 1)
     >>> Ising(jnp.array(0.5)).log_partition()          # log(2 e^½ + 2 e^-½)
-    Array(1.5063, dtype=float32)
+    Array(1.50640..., dtype=float32)
     """
 
     #: Variables whose `Masked` (partly missing) values `__call__` and the knowledge below take,
     #: summing or integrating the hidden coordinates out exactly.
     marginalises: ClassVar[frozenset[str]] = frozenset()
+
+    #: Variables that are only ever given: the energy says nothing of how they are distributed,
+    #: as a classifier says nothing of x. log p is then that of the others given these.
+    inputs: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod
@@ -76,11 +81,12 @@ class Energy(eqx.Module):
         return enumerated_log_partition(self)
 
     def draw(self, key: Any, **given: Any) -> dict[str, Any]:
-        """One exact draw of all hidden variables given the known ones."""
-        hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given})
+        """One exact draw of all hidden variables, and missing coordinates, given the known ones."""
+        hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
         hidden.require("draw", _remedy("draw"))
-        logits = table(lambda i: -self(**given, **hidden.at(i)), hidden.n)
-        return hidden.at(jax.random.categorical(key, logits))
+        complete = lambda i: _filled(given, hidden.at(i))
+        logits = table(lambda i: -self(**{**given, **complete(i)}), hidden.n)
+        return complete(jax.random.categorical(key, logits))
 
     # -- the same for every energy -------------------------------------------------------
 
@@ -96,9 +102,9 @@ class Energy(eqx.Module):
 
     def moments(self, **given: Any) -> tuple[Any, Any]:
         """Mean and variance of the energy over the hidden variables, under p(hidden | given)."""
-        hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given})
+        hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
         hidden.require("moments", _remedy("draw"))
-        energies = table(lambda i: self(**given, **hidden.at(i)), hidden.n)
+        energies = table(lambda i: self(**{**given, **_filled(given, hidden.at(i))}), hidden.n)
         p = jax.nn.softmax(-energies)
         mean = p @ energies
         return mean, p @ (energies - mean) ** 2
@@ -109,6 +115,9 @@ class Energy(eqx.Module):
         if method is None or method is getattr(Energy, what, None):
             return False
         return names is None or _accepts(method, frozenset(names))
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     # -- composition ---------------------------------------------------------------------
 
@@ -133,6 +142,18 @@ class Energy(eqx.Module):
         from .compose import Marginal
 
         return Marginal(self, names)
+
+
+def answers(method: Any, *arguments: Any, **keywords: Any) -> bool:
+    """Whether a method of an energy answers this, found by tracing it on shapes alone.
+
+    Knowledge may cover some variables only; how an energy says so is its own affair.
+    """
+    try:
+        eqx.filter_eval_shape(method, *arguments, **keywords)
+    except Exception:
+        return False
+    return True
 
 
 def _accepts(method: Any, names: frozenset[str]) -> bool:
@@ -171,11 +192,14 @@ def enumerated_free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
     log_copies = sum(_log_copies(given[k], v) for k, v in spaces.items() if k in given)
 
     def negative(i):
-        values = hidden.at(i)
-        values = {k: given[k].fill(v) if k in given else v for k, v in values.items()}
-        return -energy(**{**given, **values})
+        return -energy(**{**given, **_filled(given, hidden.at(i))})
 
     return log_copies - log_sum_exp(negative, hidden.n)
+
+
+def _filled(given: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for hidden variables as they are; for partly known ones only where nothing is known."""
+    return {k: given[k].fill(v) if k in given else v for k, v in values.items()}
 
 
 def _log_copies(value: Masked, space: Space) -> Any:
@@ -209,7 +233,7 @@ def enumerated_log_partition(energy: Energy) -> Any:
 
 def log_posterior_table(energy: Energy, given: Mapping[str, Any], hidden: Assignments) -> Any:
     """(log p(given, hiddenᵢ) for every i): unnormalised unless the energy is directed."""
-    return table(lambda i: -energy(**given, **hidden.at(i)), hidden.n)
+    return table(lambda i: -free_energy(energy, {**given, **hidden.at(i)}), hidden.n)
 
 
 class FiniteDistribution(eqx.Module):

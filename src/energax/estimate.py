@@ -29,7 +29,9 @@ class Estimate:
     """A value (or one for each row) with its standard error and its kind.
 
     Arithmetic keeps both honest: errors of independent terms add in quadrature, and the
-    difference of two lower bounds is no bound at all, only an estimate.
+    difference of two lower bounds is no bound at all, only an estimate. `shared` is the part of
+    `stderr` that is the same error in every row, such as that of one estimated log Z: a mean
+    over rows does not average it away.
 
     >>> a, b = Estimate(-18.0, 0.3, "lower bound"), Estimate(-17.0, 0.4, "lower bound")
     >>> a - b
@@ -38,10 +40,12 @@ class Estimate:
     ('lower bound', 'upper bound')
     """
 
-    __slots__ = ("kind", "method", "stderr", "value")
+    __slots__ = ("kind", "method", "shared", "stderr", "value")
     __array_priority__ = 100  # so that NumPy scalars defer to our operators
 
-    def __init__(self, value: Any, stderr: Any = 0.0, kind: Kind = "exact", method: str = ""):
+    def __init__(
+        self, value: Any, stderr: Any = 0.0, kind: Kind = "exact", method: str = "", shared: float = 0.0
+    ):
         if kind not in KINDS:
             raise BadInput("kind", repr(kind), f"one of {', '.join(KINDS)}")
         self.value = np.asarray(value)
@@ -52,6 +56,7 @@ class Estimate:
             raise BadInput("stderr", f"{self.stderr.min()}", "a number >= 0")
         self.kind: Kind = kind
         self.method = method
+        self.shared = float(shared)
 
     def __repr__(self) -> str:
         if self.value.ndim:
@@ -67,19 +72,43 @@ class Estimate:
         return len(self.value)
 
     def __getitem__(self, index: Any) -> Estimate:
-        return Estimate(self.value[index], self.stderr[index], self.kind, self.method)
+        return Estimate(self.value[index], self.stderr[index], self.kind, self.method, self.shared)
 
     def __neg__(self) -> Estimate:
-        return Estimate(-self.value, self.stderr, _FLIPPED[self.kind], self.method)
+        return Estimate(-self.value, self.stderr, _FLIPPED[self.kind], self.method, self.shared)
+
+    def __abs__(self) -> Estimate:
+        kind = self.kind if self.kind == "exact" else "estimate"
+        return Estimate(np.abs(self.value), self.stderr, kind, self.method, self.shared)
+
+    # Compared by value alone: whether a difference means anything, its standard error tells.
+    def __lt__(self, other: Any) -> Any:
+        return self.value < np.asarray(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= np.asarray(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > np.asarray(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= np.asarray(other)
 
     def __add__(self, other: Any) -> Estimate:
-        other = other if isinstance(other, Estimate) else Estimate(other)
+        other = other if isinstance(other, Estimate) else Estimate(other, method=self.method)
+        shared = float(np.hypot(self._in_all_of(other), other._in_all_of(self)))
         return Estimate(
             self.value + other.value,
             np.hypot(self.stderr, other.stderr),
             _combined(self.kind, other.kind),
             self.method if self.method == other.method else "",
+            shared,
         )
+
+    def _in_all_of(self, other: Estimate) -> float:
+        """The error that this term brings to every row of a sum: all of it, if it is one number for many."""
+        spread_out = not self.value.ndim and other.value.ndim
+        return float(self.stderr) if spread_out else self.shared
 
     __radd__ = __add__
 
@@ -93,12 +122,13 @@ class Estimate:
         if isinstance(factor, Estimate):
             raise TypeError("multiply an Estimate by a plain number: a product has no simple kind")
         factor = np.asarray(factor)
-        flips = {True: _FLIPPED[self.kind], False: self.kind}
-        kind = self.kind if self.kind in ("exact", "estimate") else None
-        if kind is None:
-            signs = set((factor < 0).ravel().tolist())
-            kind = flips[signs.pop()] if len(signs) == 1 else "estimate"
-        return Estimate(self.value * factor, self.stderr * np.abs(factor), kind, self.method)
+        kind = self.kind
+        if kind in ("lower bound", "upper bound"):
+            negative = factor < 0
+            if negative.any():
+                kind = _FLIPPED[kind] if negative.all() else "estimate"
+        shared = self.shared * float(np.abs(factor).max(initial=0.0))
+        return Estimate(self.value * factor, self.stderr * np.abs(factor), kind, self.method, shared)
 
     __rmul__ = __mul__
 
@@ -116,12 +146,22 @@ class Estimate:
         # The spread between rows already contains the noise within them.
         spread = float((w * (self.value - mean) ** 2).sum())
         variance = spread / max(n_effective - 1.0, 1.0) if self.value.size > 1 else 0.0
-        within = float((w**2 * self.stderr**2).sum())
-        return Estimate(mean, np.sqrt(max(variance, within)), self.kind, self.method)
+        within = float((w**2 * self._own_variance()).sum())
+        error = np.sqrt(max(variance, within) + self.shared**2)
+        return Estimate(mean, error, self.kind, self.method, self.shared)
 
     def sum(self) -> Estimate:
-        error = np.sqrt((self.stderr**2).sum())
-        return Estimate(self.value.sum(), error, self.kind, self.method)
+        shared = self.shared * self.value.size
+        error = np.sqrt(self._own_variance().sum() + shared**2)
+        return Estimate(self.value.sum(), error, self.kind, self.method, shared)
+
+    def _own_variance(self) -> np.ndarray:
+        """Each row's variance without the part that is shared by all."""
+        return np.maximum(self.stderr.astype(float) ** 2 - self.shared**2, 0.0)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The values alone, for code that knows nothing of their errors."""
+        return np.array(self.value, dtype=dtype)
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """The symmetric normal interval of this level."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +15,17 @@ from .spaces import Space
 
 ENUMERATION_LIMIT = 2**20
 _CHUNK = 2**12
+_allowed: contextvars.ContextVar[int | None] = contextvars.ContextVar("_allowed", default=None)
+
+
+@contextlib.contextmanager
+def enumeration_limit(limit: int) -> Iterator[None]:
+    """Within it, sums of up to `limit` joint values are allowed."""
+    token = _allowed.set(limit)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
 
 
 class Assignments:
@@ -39,7 +52,7 @@ class Assignments:
 
     def require(self, task: str, remedy: str, limit: int | None = None) -> None:
         """Raise `Intractable`, with the size and what to do instead, unless this is enumerable."""
-        limit = ENUMERATION_LIMIT if limit is None else limit
+        limit = (_allowed.get() or ENUMERATION_LIMIT) if limit is None else limit
         endless = [f"{k!r} in {v!r}" for k, v in self.spaces.items() if not v.is_finite]
         if endless:
             raise Intractable(task, f"an integral over {', '.join(endless)}", "exact sums", remedy)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import io
 import os
 import pickle
 import types
@@ -28,12 +29,12 @@ from .spaces import Space
 _KIND = "object"
 #: Modules whose classes may be built, and of what sort those classes must be.
 _PACKAGES = ("energax", "equinox.nn", "optax")
-_FUNCTIONS = {
+_names = str.split
+_FUNCTIONS: dict[str, list[str] | None] = {
     "jax.nn": None,  # all of its public functions
-    "jax.numpy": (
-        "abs arctan cos exp expm1 log log1p maximum minimum sign sin sinh cosh sqrt square tan tanh".split()
-    ),
-    "jax.lax": "cos exp logistic neg rsqrt sin sqrt square tanh".split(),
+    "jax.numpy": _names("abs arctan cos cosh exp expm1 log log1p sign sin sinh sqrt square tan tanh"),
+    "equinox.nn._mlp": ["_identity"],  # what an MLP does after its last layer, unless told otherwise
+    "jax.lax": _names("cos exp logistic neg rsqrt sin sqrt square tanh"),
 }
 _PLAIN = (bool, int, str, type(None))
 
@@ -58,7 +59,9 @@ def load(path: str | os.PathLike, classes: tuple | list | set = ()) -> Any:
     arrays, document = storage.read(path)
     if document.get("kind") != _KIND:
         kind = document.get("kind")
-        raise BadFile(f"{path}: holds a {kind}, not a saved object. A checkpoint is read by fit(checkpoint=).")
+        raise BadFile(
+            f"{path}: holds a {kind}, not a saved object. A checkpoint is read by fit(checkpoint=)."
+        )
     try:
         return _Reader(path, arrays, classes).decode(document["root"])
     except (KeyError, IndexError, TypeError, AttributeError) as error:
@@ -97,7 +100,8 @@ def _find(name: str, classes: dict[str, Any]) -> Any:
         names = _FUNCTIONS[module]
         public = qualname in names if names is not None else not qualname.startswith("_")
         found = getattr(importlib.import_module(module), qualname, None) if public else None
-        return found if callable(found) and not isinstance(found, (type, types.ModuleType)) else None
+        if callable(found) and not isinstance(found, type):
+            return found
     if not _within(module, _PACKAGES) or "." in qualname or "<" in qualname:
         return None
     try:
@@ -107,7 +111,9 @@ def _find(name: str, classes: dict[str, Any]) -> Any:
     if _buildable(found) and (module.startswith(("energax", "equinox")) or hasattr(found, "_fields")):
         return found
     # Functions that a module of layers keeps as a default, such as the identity of an MLP.
-    if isinstance(found, types.FunctionType) and _within(module, ("energax.nn", "energax.energies", "equinox.nn")):
+    if isinstance(found, types.FunctionType) and _within(
+        module, ("energax.nn", "energax.energies", "equinox.nn")
+    ):
         return found
     return None
 
@@ -115,12 +121,12 @@ def _find(name: str, classes: dict[str, Any]) -> Any:
 @functools.cache
 def _jax_functions() -> dict[int, str]:
     """The functions of JAX that a file may name, by identity (their own names are not where they live)."""
-    out = {}
+    out: dict[int, str] = {}
     for module, names in _FUNCTIONS.items():
         home = importlib.import_module(module)
-        for name in names if names is not None else dir(home):
+        for name in names or [n for n in dir(home) if not n.startswith("_")]:
             function = getattr(home, name, None)
-            if callable(function) and not name.startswith("_") and not isinstance(function, type):
+            if callable(function) and not isinstance(function, type):
                 out.setdefault(id(function), f"{module}:{name}")
     return out
 
@@ -143,9 +149,14 @@ class _Writer:
         if isinstance(value, (np.ndarray, jax.Array, np.generic)):
             return self._array(value, where)
         if type(value) in (tuple, list, set, frozenset):
-            return {"$": type(value).__name__, "items": [self.encode(v, f"{where}[{i}]") for i, v in enumerate(value)]}
+            return {
+                "$": type(value).__name__,
+                "items": [self.encode(v, f"{where}[{i}]") for i, v in enumerate(value)],
+            }
         if type(value) is dict:
-            pairs = [[self.encode(k, f"{where} key"), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
+            pairs = [
+                [self.encode(k, f"{where} key"), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()
+            ]
             return {"$": "dict", "items": pairs}
         if isinstance(value, complex):
             return {"$": "complex", "parts": [value.real, value.imag]}
@@ -154,12 +165,20 @@ class _Writer:
         if isinstance(value, np.random.RandomState):
             return {"$": "RandomState", "state": self.encode(value.get_state(), where)}
         if isinstance(value, Space):
-            return {"$": "space", "class": _name(type(value)), "items": self.encode(value._arguments(), where)}
+            return {
+                "$": "space",
+                "class": _name(type(value)),
+                "items": self.encode(value._arguments(), where),
+            }
         if isinstance(value, Estimate):
             fields = {n: getattr(value, n) for n in Estimate.__slots__}
             return {"$": "object", "class": _name(type(value)), "fields": self._fields(fields, where)}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return {"$": "object", "class": _name(type(value)), "fields": self._fields(value._asdict(), where)}
+            return {
+                "$": "object",
+                "class": _name(type(value)),
+                "fields": self._fields(dict(zip(value._fields, value, strict=True)), where),
+            }
         if isinstance(value, type) and _buildable(value):
             return {"$": "name", "name": _name(value)}
         if id(value) in _jax_functions():
@@ -169,7 +188,10 @@ class _Writer:
         if _buildable(type(value)):
             return {"$": "object", "class": _name(type(value)), "fields": self._fields(_state(value), where)}
         raise BadInput(
-            where, f"{type(value).__name__}", "numbers, strings, arrays, containers, modules, spaces", _unsaved(where)
+            where,
+            f"{type(value).__name__}",
+            "numbers, strings, arrays, containers, modules, spaces",
+            _unsaved(where),
         )
 
     def _fields(self, fields: dict[str, Any], where: str) -> dict[str, Any]:
@@ -179,7 +201,12 @@ class _Writer:
         plain = isinstance(value, types.FunctionType) and not value.__closure__
         if plain and "<" not in value.__qualname__:
             return {"$": "name", "name": _name(value)}
-        raise BadInput(where, "a function made on the spot", "a function with a name at the top of a module", _unsaved(where))
+        raise BadInput(
+            where,
+            "a function made on the spot",
+            "a function with a name at the top of a module",
+            _unsaved(where),
+        )
 
     def _array(self, value: Any, where: str) -> Any:
         if isinstance(value, np.ndarray) and value.dtype.kind in "OUSM":
@@ -187,9 +214,14 @@ class _Writer:
                 "$": "strings" if value.dtype.kind in "US" else "objects",
                 "dtype": value.dtype.str if value.dtype.kind in "US" else "O",
                 "shape": list(value.shape),
-                "items": [self.encode(v if not isinstance(v, np.str_) else str(v), where) for v in value.ravel().tolist()],
+                "items": [
+                    self.encode(v if not isinstance(v, np.str_) else str(v), where)
+                    for v in value.ravel().tolist()
+                ],
             }
-        sort = "jax" if isinstance(value, jax.Array) else "scalar" if isinstance(value, np.generic) else "numpy"
+        sort = (
+            "jax" if isinstance(value, jax.Array) else "scalar" if isinstance(value, np.generic) else "numpy"
+        )
         out = {"$": sort}
         if sort == "jax" and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             out["key"] = str(jax.random.key_impl(value))
@@ -199,7 +231,11 @@ class _Writer:
         array = np.asarray(value)
         if array.dtype.kind not in "biuf" or array.dtype.isbuiltin != 1:  # such as bfloat16
             out["dtype"] = array.dtype.name
-            array = array.view(f"u{array.dtype.itemsize}") if array.ndim else array[None].view(f"u{array.dtype.itemsize}")[0]
+            array = (
+                array.view(f"u{array.dtype.itemsize}")
+                if array.ndim
+                else array[None].view(f"u{array.dtype.itemsize}")[0]
+            )
         _, name = self.seen.get(id(value), (None, ""))
         if not name:
             name = f"{len(self.arrays):05d} {where}"
@@ -272,7 +308,7 @@ class _Reader:
             )
         return found
 
-    def _object(self, cls: type, fields: dict[str, Any]) -> Any:
+    def _object(self, cls: Any, fields: dict[str, Any]) -> Any:
         values = {name: self.decode(value) for name, value in fields.items()}
         if cls is Estimate:
             return Estimate(**values)
@@ -292,7 +328,7 @@ class _Reader:
     def _array(self, node: dict[str, Any], sort: str) -> Any:
         if (sort, node["array"]) in self.made:
             return self.made[sort, node["array"]]
-        array = self.arrays[node["array"]]
+        array: Any = self.arrays[node["array"]]
         if "dtype" in node:
             dtype = jnp.dtype(node["dtype"])
             array = array.view(dtype) if array.ndim else array[None].view(dtype)[0]
@@ -312,27 +348,45 @@ class _Reader:
 # -- pickle, which users expect of estimators ------------------------------------------------
 
 
-class _Cloud:
-    """Bytes that hold what plain pickle cannot: closures, such as those of an Optax optimizer."""
+class _Packed:
+    """The pickled bytes of a value that plain pickle would refuse (a closure) or cut (64 bits to 32)."""
 
     def __init__(self, data: bytes):
         self.data = data
 
 
-def picklable(state: dict[str, Any]) -> dict[str, Any]:
-    """The state, with every value that plain pickle refuses carried as bytes."""
-    out = {}
-    for name, value in state.items():
-        try:
-            pickle.dumps(value)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            from joblib.externals import cloudpickle
+_SAFE = (bool, int, float, str, type(None), np.ndarray, np.generic)
 
-            value = _Cloud(cloudpickle.dumps(value))
-        out[name] = value
-    return out
+
+def picklable(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of an estimator, with everything but plain values and NumPy arrays packed."""
+    return {k: v if isinstance(v, _SAFE) else _packed(v) for k, v in state.items()}
+
+
+class _Pickler(pickle.Pickler):
+    """Names JAX's functions by where they are found: by their own account they live elsewhere."""
+
+    def reducer_override(self, obj):
+        name = _jax_functions().get(id(obj))
+        return NotImplemented if name is None else (_named, (name,))
+
+
+def _named(name: str) -> Any:
+    return _find(name, {})
+
+
+def _packed(value: Any) -> _Packed:
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer).dump(value)
+        return _Packed(buffer.getvalue())
+    except (pickle.PicklingError, AttributeError, TypeError):
+        import cloudpickle  # comes with joblib; for closures, such as those of an Optax optimizer
+
+        return _Packed(cloudpickle.dumps(value))
 
 
 def unpickled(state: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `picklable`."""
-    return {k: pickle.loads(v.data) if isinstance(v, _Cloud) else v for k, v in state.items()}
+    with jax.enable_x64(True):
+        return {k: pickle.loads(v.data) if isinstance(v, _Packed) else v for k, v in state.items()}

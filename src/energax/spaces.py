@@ -28,7 +28,7 @@ class Space:
 
     shape: tuple[int, ...]
     dtype: ClassVar[type] = float
-    values_per_coordinate: int | None = None  # None: not finite
+    values_per_coordinate: Any = None  # a whole number, or None: not finite
     event_ndim: ClassVar[int] = 0  # trailing axes that are constrained together
 
     def __init__(self, *shape: int):
@@ -62,7 +62,7 @@ class Space:
         return not self.is_finite and np.issubdtype(np.dtype(self.dtype), np.floating)
 
     @property
-    def n_values(self) -> int | None:
+    def n_values(self) -> Any:
         """How many values an example may take, as an exact integer; None if not finite."""
         return None if self.values_per_coordinate is None else self.values_per_coordinate**self.size
 
@@ -240,7 +240,8 @@ class Simplex(Space):
         return constraints.simplex
 
     def _legal(self, array):
-        ok = (array >= 0).all(-1) & (np.abs(array.sum(-1) - 1) < 1e-4)
+        with np.errstate(invalid="ignore"):
+            ok = (array >= 0).all(-1) & (np.abs(array.sum(-1) - 1) < 1e-4)
         return np.broadcast_to(ok[..., None], array.shape)
 
     @property
@@ -269,7 +270,8 @@ class PositiveDefinite(Space):
         return constraints.positive_definite
 
     def _legal(self, array):
-        symmetric = np.allclose(array, np.swapaxes(array, -1, -2), rtol=1e-4, atol=1e-6)
+        finite = np.isfinite(array).all()
+        symmetric = finite and np.allclose(array, np.swapaxes(array, -1, -2), rtol=1e-4, atol=1e-6)
         positive = symmetric and (np.linalg.eigvalsh(array) > 0).all()
         return np.full(array.shape, positive)
 
@@ -320,10 +322,11 @@ class Count(Space):
     dtype = int
 
     def _legal(self, array):
-        return np.isfinite(array) & (array >= 0) & (array == np.floor(array))
+        # Held as 32-bit integers, and what does not fit must not wrap around.
+        return (array >= 0) & (array <= np.iinfo(np.int32).max) & (array == np.floor(array))
 
     def says(self):
-        return "whole numbers >= 0"
+        return "whole numbers from 0 to 2^31 - 1"
 
 
 class Sequence(Space):

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from ..energy import Energy, enumerated_free_energy
 from ..errors import BadInput
 from ..keys import as_key
-from ..missing import is_masked
-from ..spaces import Binary
+from ..missing import is_masked, known, mask_of
+from ..spaces import Binary, Positive, Real, parameter
 
 
 class RBM(Energy):
@@ -45,8 +45,6 @@ class RBM(Energy):
 
     def initialise(self, key, data, weight):
         """Small random weights, and biases that match how often each pixel is on."""
-        from ..missing import known, mask_of
-
         x, seen = known(data["x"]), mask_of(data["x"]) * weight[:, None]
         on = (jnp.sum(seen * x, 0) + 0.5) / (jnp.sum(seen, 0) + 1.0)
         noise = 0.01 * jax.random.normal(key, self.weight.shape, self.weight.dtype)
@@ -77,3 +75,97 @@ class RBM(Energy):
         if name == "z":
             return Bernoulli(logits=given["x"] @ self.weight + self.hidden_bias).to_event(1)
         return Bernoulli(logits=self.weight @ given["z"] + self.bias).to_event(1)
+
+
+class GaussianRBM(Energy):
+    """e(x, z) = Σ (x − b)² / 2σ² − (x/σ)ᵀWz − cᵀz, x real and z binary.
+
+    Then x given z is N(b + σWz, σ²), coordinate by coordinate: a mixture of as many Gaussians
+    as z has values. `scale` σ is one number or one a feature: fixed if it is a Python number,
+    learned if it is an array. Missing coordinates of x are integrated out exactly.
+
+    Welling, Rosen-Zvi and Hinton (2004), Exponential family harmoniums.
+
+    >>> rbm = GaussianRBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2))
+    >>> rbm.log_partition()                                  # 3/2 log 2π + 2 log 2
+    Array(4.14311, dtype=float32)
+    """
+
+    weight: jax.Array
+    bias: jax.Array
+    hidden_bias: jax.Array
+    scale: Any = parameter(Positive(), default=1.0)
+
+    marginalises = frozenset({"x"})
+
+    def __check_init__(self):
+        expected = (self.bias.shape[-1], self.hidden_bias.shape[-1])
+        if tuple(self.weight.shape[-2:]) != expected:
+            raise BadInput("weight", f"shape {self.weight.shape}", f"{expected}, from the two biases")
+
+    @classmethod
+    def random(
+        cls, n_visible: int, n_hidden: int, *, key: Any, scale: Any = None, spread: float = 0.01
+    ) -> GaussianRBM:
+        """Small random weights, no biases; a learned scale for every feature unless one is given."""
+        weight = spread * jax.random.normal(as_key(key), (n_visible, n_hidden))
+        scale = jnp.ones(n_visible) if scale is None else scale
+        return cls(weight, jnp.zeros(n_visible), jnp.zeros(n_hidden), scale)
+
+    def initialise(self, key, data, weight):
+        """Small random weights, the mean of the data and, if it is learned, its spread."""
+        x, seen = known(data["x"]), mask_of(data["x"]) * weight[:, None]
+        total = jnp.maximum(jnp.sum(seen, 0), 1e-6)
+        mean = jnp.sum(seen * x, 0) / total
+        scale = self.scale
+        if isinstance(scale, jax.Array):
+            variance = jnp.sum(seen * (x - mean) ** 2, 0) / total
+            # A constant column keeps a scale that is small but not zero.
+            spread = jnp.sqrt(jnp.maximum(variance, 1e-6))
+            scale = (spread if scale.ndim else jnp.sqrt(jnp.mean(spread**2))).astype(scale.dtype)
+        noise = 0.01 * jax.random.normal(key, self.weight.shape, self.weight.dtype)
+        return GaussianRBM(noise, mean.astype(self.bias.dtype), 0 * self.hidden_bias, scale)
+
+    @property
+    def spaces(self):
+        return {"x": Real(self.bias.shape[-1]), "z": Binary(self.hidden_bias.shape[-1])}
+
+    def __call__(self, *, x, z):
+        pull = self.weight @ z
+        value = known(x)
+        energies = 0.5 * ((value - self.bias) / self.scale) ** 2 - value / self.scale * pull
+        if is_masked(x):
+            energies = jnp.where(x.observed, energies, self._integrated(pull))
+        return energies.sum() - z @ self.hidden_bias
+
+    def _integrated(self, pull):
+        """−log ∫ exp(−(x − b)² / 2σ² + x pull / σ) dx, coordinate by coordinate."""
+        log_volume = 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.scale)
+        return -log_volume - 0.5 * pull**2 - self.bias / self.scale * pull
+
+    def free_energy(self, *, x=None, z=None):
+        if is_masked(x):
+            return enumerated_free_energy(self, {"x": x})
+        if z is None:
+            drive = (x / self.scale) @ self.weight + self.hidden_bias
+            return 0.5 * jnp.sum(((x - self.bias) / self.scale) ** 2) - jax.nn.softplus(drive).sum()
+        return self._integrated(self.weight @ z).sum() - z @ self.hidden_bias
+
+    def conditional(self, name, **given):
+        from numpyro.distributions import Bernoulli, Normal
+
+        if name == "z":
+            logits = (given["x"] / self.scale) @ self.weight + self.hidden_bias
+            return Bernoulli(logits=logits).to_event(1)
+        scale = jnp.broadcast_to(self.scale, self.bias.shape)
+        return Normal(self.bias + scale * (self.weight @ given["z"]), scale).to_event(1)
+
+    def draw(self, key, **given):
+        """Ancestral: z by its enumerated marginal, x given z."""
+        first, second = jax.random.split(key)
+        if "x" in given:
+            return {"z": self.conditional("z", **given).sample(first).astype(given["x"].dtype)}
+        if "z" in given:
+            return {"x": self.conditional("x", **given).sample(second)}
+        z = Energy.conditional(self, "z").sample(first).astype(self.bias.dtype)
+        return {"x": self.conditional("x", z=z).sample(second), "z": z}

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..energy import Energy
@@ -61,7 +60,7 @@ def real_dtype(data: Any) -> Any:
     """The widest real dtype among the arrays as JAX will hold them; float32 if there is none."""
     kinds = [np.dtype(leaf.dtype) for leaf in jax.tree.leaves(data) if np.dtype(leaf.dtype).kind == "f"]
     widest = max(kinds, key=lambda d: d.itemsize, default=np.dtype(np.float32))
-    return jnp.zeros((), widest).dtype if jax.config.jax_enable_x64 else np.dtype(np.float32)
+    return jax.dtypes.canonicalize_dtype(widest)
 
 
 def batch_layout(n: int, batch_size: int | None) -> tuple[int, int]:

@@ -22,6 +22,9 @@ class Learner(eqx.Module):
 
     #: The fixed-point learners never raise their objective on a full batch; the loop holds them to it.
     monotone: ClassVar[bool] = False
+    #: How products of matrices are computed, in JAX's words; None leaves it to JAX, which on
+    #: accelerators rounds single precision to fewer bits: fine for a noisy gradient, and for nothing else.
+    matmul_precision: ClassVar[str | None] = None
 
     def check(self, energy: Energy, data: Mapping[str, Any]) -> None:
         """Raise `Unsuitable`, naming what would fit, if this cannot learn that energy from that data."""

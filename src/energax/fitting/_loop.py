@@ -95,13 +95,14 @@ def fit(
     if patience is not None and validation is None:
         raise BadInput("patience", "no validation to watch", "validation= rows or a fraction", "")
     run = _Run(energy, learner, key, freeze, patience, tuple(callbacks), checkpoint, mesh, progress)
-    if is_stream(data):
-        from ._stream import fit_stream
+    with jax.default_matmul_precision(learner.matmul_precision or jax.config.jax_default_matmul_precision):
+        if is_stream(data):
+            from ._stream import fit_stream
 
-        if weights is not None or n_init != 1 or steps is not None:
-            raise BadInput("data", "a stream with weights, steps or n_init", "arrays for those")
-        return fit_stream(run, data, epochs or 1, validation)
-    return run.arrays(data, epochs, steps, batch_size, weights, validation, n_init, initialise)
+            if weights is not None or n_init != 1 or steps is not None:
+                raise BadInput("data", "a stream with weights, steps or n_init", "arrays for those")
+            return fit_stream(run, data, epochs or 1, validation)
+        return run.arrays(data, epochs, steps, batch_size, weights, validation, n_init, initialise)
 
 
 def _check_counts(**counts: Any) -> None:
@@ -133,7 +134,8 @@ class _Run:
     def place(self, tree: Any, *, by_rows: bool) -> Any:
         """Arrays on the device, or spread over the mesh by rows, or copied to all of it."""
         if self.mesh is None:
-            return jax.tree.map(lambda a: jnp.asarray(a) if eqx.is_array(a) else a, tree)
+            # `device_put` holds one copy while it works, `jnp.asarray` two.
+            return jax.tree.map(lambda a: jax.device_put(a) if eqx.is_array(a) else a, tree)
         axes = (tuple(self.mesh.axis_names),) if by_rows else ()
         sharding = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*axes))
         return jax.tree.map(lambda a: jax.device_put(a, sharding) if eqx.is_array(a) else a, tree)
@@ -186,8 +188,8 @@ class _Run:
                 raise BadInput("validation", f"{n_held} of {n} rows", "at least one row left to learn")
             order = numpy_generator(self.key, 2**31).permutation(n)
             held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
-            held_out = Batch(jax.tree.map(lambda a: a[held], data), weight[held])
-            return jax.tree.map(lambda a: a[kept], data), weight[kept], jax.tree.map(jnp.asarray, held_out)
+            held_out = Batch(*jax.tree.map(lambda a: jnp.asarray(a[held]), (data, weight)))
+            return jax.tree.map(lambda a: a[kept], data), weight[kept], held_out
         return data, weight, self.held_out(validation, weight.dtype)
 
     def held_out(self, validation, dtype) -> Batch | None:
@@ -195,7 +197,7 @@ class _Run:
         if validation is None:
             return None
         rows = check_data(self.energy, validation, "validation")
-        return jax.tree.map(jnp.asarray, Batch(rows, np.ones(number_of_rows(rows), dtype)))
+        return Batch(jax.tree.map(jnp.asarray, rows), jnp.ones(number_of_rows(rows), dtype))
 
     def _epochs(self, program, carry, data, weight, held_out, keys, n_epochs, identity, full) -> Fit:
         """The host loop: hand epochs to the compiled program, look at what came back, save."""
@@ -304,7 +306,7 @@ def _restart(carry: Any, i: int) -> Any:
 def _strong(leaf: Any) -> Any:
     """No weak types: a Python scalar's dtype would change inside a compiled loop."""
     if isinstance(leaf, np.ndarray | jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jnp.asarray(leaf, leaf.dtype if jax.config.jax_enable_x64 else jnp.asarray(leaf).dtype)
+        return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
 
 

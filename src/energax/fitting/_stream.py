@@ -85,7 +85,7 @@ def fit_stream(run: _Run, source: Any, epochs: int, validation: Any) -> Fit:
     energy = run.place(structural(run.energy), by_rows=False)
     placed = run.place((data, weight), by_rows=True)
     carry, names = compiled.start_restarts(
-        program, energy, *placed, key[None], held_out is not None, False, None
+        program, energy, placed[0], placed[1], key[None], held_out is not None, False, None
     )
     carry = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, carry)
     return _Stream(run, program.naming(names), carry, held_out, key).go(batches, pending, first, epochs)

@@ -26,13 +26,19 @@ class ContrastiveDivergence(Objective):
     Hinton (2002), Training products of experts by minimizing contrastive divergence;
     Tieleman (2008), Training restricted Boltzmann machines using approximations to the
     likelihood gradient.
+
+    >>> from energax import Batch
+    >>> from energax.energies import RBM
+    >>> batch = Batch({"x": jnp.ones((4, 3))}, jnp.ones(4))
+    >>> terms, _ = ContrastiveDivergence(k=1)(RBM.random(3, 2, key=0), batch, None, jax.random.key(1))
+    >>> sorted(terms)
+    ['negative phase', 'positive phase']
     """
 
     k: int = eqx.field(static=True, default=1)
     persistent: bool = eqx.field(static=True, default=False)
     n_chains: int | None = eqx.field(static=True, default=None)
     sampler: Any = Gibbs()
-    partner: None = None
 
     def check(self, energy, data):
         need_variables(self, energy, data, *[n for n in energy.spaces if n in data])

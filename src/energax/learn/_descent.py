@@ -67,7 +67,7 @@ class Descent(Learner):
 
     def init(self, energy, batch, key, trainable):
         free = eqx.filter(unconstrained(energy), trainable)
-        partner = self.objective.partner
+        partner = self.objective.init_partner(energy, batch, jax.random.fold_in(key, 1))
         moving = (free, eqx.filter(partner, eqx.is_inexact_array))
         carry = self.objective.init(energy, batch, key)
         return DescentState(self._transformation.init(moving), free, partner, carry)

@@ -44,6 +44,7 @@ class EM(Learner):
     """
 
     monotone = True
+    matmul_precision = "highest"
 
     temperature: float
     tol: float = 1e-3
@@ -86,7 +87,12 @@ class EM(Learner):
     def _expect(self, energy, batch):
         """Σ over rows of the expected statistics, and of the objective."""
 
+        cold = isinstance(self.temperature, (int, float)) and self.temperature == 0
+
         def chunk(rows, weight):
+            if cold and hasattr(energy, "hard_statistics"):
+                statistics, objective = energy.hard_statistics(rows, weight)
+                return statistics, -objective
             joint = log_posterior_rows(energy, rows)
             posterior, objective = tempered_posterior(joint, self.temperature)
             kept = jnp.where(weight > 0, objective, 0)

@@ -11,6 +11,7 @@ import equinox as eqx
 from ..batch import Batch
 from ..energy import Energy
 from ..errors import Unsuitable
+from ..showing import shown
 
 
 class Objective(eqx.Module):
@@ -22,7 +23,11 @@ class Objective(eqx.Module):
     such as persistent chains.
     """
 
-    partner: eqx.AbstractVar[Any]
+    # By keyword only, so that the fields of a subclass come first: ContrastiveDivergence(5).
+    partner: Any = eqx.field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def check(self, energy: Energy, data: Mapping[str, Any]) -> None:
         """Raise `Unsuitable`, naming what is missing and what would fit."""
@@ -30,6 +35,10 @@ class Objective(eqx.Module):
     def init(self, energy: Energy, batch: Batch, key: Any) -> Any:
         """The carry before the first batch."""
         return None
+
+    def init_partner(self, energy: Energy, batch: Batch, key: Any) -> Any:
+        """The partner before the first batch: the one given, unless it should start from what is seen."""
+        return self.partner
 
     @abstractmethod
     def __call__(self, energy: Energy, batch: Batch, carry: Any, key: Any) -> tuple[Any, Any]:

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..energy import Energy
+from ..energy import Energy, FiniteDistribution, answers
 from ..errors import Unsuitable
+from ..linalg import cholesky, solve_lower
 from ._sampler import Sampler
 
 
@@ -20,11 +21,18 @@ class Gibbs(Sampler):
 
     Geman and Geman (1984), Stochastic relaxation, Gibbs distributions, and the Bayesian
     restoration of images.
+
+    >>> from energax.energies import RBM
+    >>> rbm = RBM(jnp.zeros((3, 2)), jnp.full(3, 9.0), jnp.zeros(2))
+    >>> Gibbs().step(rbm, {"x": jnp.zeros(3), "z": jnp.zeros(2)}, jax.random.key(0))["x"]
+    Array([1., 1., 1.], dtype=float32)
     """
 
     def check(self, energy: Energy) -> None:
-        for name, space in energy.spaces.items():
-            if not space.is_finite and not energy.knows("conditional"):
+        spaces = energy.spaces
+        for name, space in spaces.items():
+            others = {k: _abstract(v) for k, v in spaces.items() if k != name}
+            if not space.is_finite and not knows_conditional(energy, name, others):
                 raise Unsuitable(
                     f"Gibbs needs the conditional of {name!r}, which lies in {space!r} and which "
                     f"{type(energy).__name__} does not know. Use Langevin, which needs only a gradient."
@@ -35,29 +43,90 @@ class Gibbs(Sampler):
         # where its hidden part began. (The state itself is no guide: JAX sorts dicts.)
         names = [name for name in reversed(energy.spaces) if name in state]
         for name, sub in zip(names, jax.random.split(key, len(names)), strict=True):
-            state = {**state, name: _draw_block(energy, name, state, sub, (held or {}).get(name))}
+            state = {**state, name: draw_block(energy, name, state, sub, (held or {}).get(name))}
         return state
 
 
-def _draw_block(energy: Energy, name: str, state: dict[str, Any], key: Any, held: Any) -> Any:
+def _abstract(space: Any) -> Any:
+    return jax.ShapeDtypeStruct(space.shape, space.jax_dtype)
+
+
+def knows_conditional(energy: Energy, name: str, others: dict[str, Any]) -> bool:
+    """Whether the energy itself answers p(name | others): asked by tracing, nothing is computed."""
+    return energy.knows("conditional", frozenset(others)) and answers(energy.conditional, name, **others)
+
+
+def draw_block(energy: Energy, name: str, state: dict[str, Any], key: Any, held: Any) -> Any:
+    """A new value of one variable given all others, and given its own coordinates that are held."""
     old = state[name]
     others = {k: v for k, v in state.items() if k != name}
-    if energy.knows("conditional"):
-        new = energy.conditional(name, **others).sample(key).astype(old.dtype)
-    else:
-        new = _sweep_coordinates(energy, name, others, old, key)
-    return new if held is None else jnp.where(held, old, new)
+    if not knows_conditional(energy, name, others):
+        if not energy.spaces[name].is_finite:
+            raise Unsuitable(
+                f"Gibbs: {type(energy).__name__} does not know p({name} | {', '.join(others)}). "
+                "Use Langevin, which needs only a gradient."
+            )
+        return _sweep_coordinates(energy, name, others, old, key, held)
+    distribution = energy.conditional(name, **others)
+    if held is None:
+        return distribution.sample(key).astype(old.dtype)
+    try:
+        return draw_rest(distribution, old, key, held)
+    except Unsuitable:
+        if not energy.spaces[name].is_finite:
+            raise
+        return _sweep_coordinates(energy, name, others, old, key, held)
 
 
-def _sweep_coordinates(energy: Energy, name: str, others: dict[str, Any], value: Any, key: Any) -> Any:
+def draw_rest(distribution: Any, old: Any, key: Any, held: Any) -> Any:
+    """The coordinates that are not held, exactly, given those that are: p(x_a | x_b)."""
+    from numpyro import distributions as d
+
+    base = distribution
+    while isinstance(base, d.Independent):
+        base = base.base_dist
+    if isinstance(distribution, FiniteDistribution):
+        values = distribution.space.values()
+        clash = ((values != old) & held).reshape(len(values), -1).any(1)
+        kept = FiniteDistribution(jnp.where(clash, -jnp.inf, distribution.log_probs), distribution.space)
+        return kept.sample(key).astype(old.dtype)
+    if isinstance(base, d.Distribution) and base.event_shape == ():
+        # Coordinates that are independent of each other do not mind what is held.
+        return jnp.where(held, old, distribution.sample(key).astype(old.dtype))
+    if isinstance(distribution, d.MultivariateNormal):
+        return jnp.where(held, old, _normal_rest(distribution, old, key, held))
+    raise Unsuitable(
+        f"Gibbs cannot draw some coordinates given the others under {type(distribution).__name__}. "
+        "Use Langevin, which moves any of them."
+    )
+
+
+def _normal_rest(normal, old, key, held):
+    """A draw of N(μ, Σ) corrected so that its held coordinates are as they are (Matheron's rule)."""
+    covariance = normal.covariance_matrix
+    drawn = normal.sample(key)
+    both = held[:, None] & held[None, :]
+    seen = jnp.where(both, covariance, jnp.eye(old.shape[0], dtype=covariance.dtype))
+    gap = jnp.where(held, old - drawn, 0)
+    factor = cholesky(seen)
+    white = solve_lower(factor, jnp.stack([gap], -1))
+    onto = solve_lower(factor, jnp.where(held[:, None], covariance, 0))
+    return drawn + (onto.T @ white)[:, 0]
+
+
+def _sweep_coordinates(
+    energy: Energy, name: str, others: dict[str, Any], value: Any, key: Any, held: Any = None
+) -> Any:
     space = energy.spaces[name]
     choices = jnp.arange(space.values_per_coordinate).astype(value.dtype)
     keys = jax.random.split(key, max(space.size, 1))
+    stays = jnp.zeros(space.size, bool) if held is None else held.reshape(-1)
 
     def visit(i, flat):
         energies = jax.vmap(
             lambda choice: energy(**others, **{name: flat.at[i].set(choice).reshape(space.shape)})
         )(choices)
-        return flat.at[i].set(choices[jax.random.categorical(keys[i], -energies)])
+        drawn = choices[jax.random.categorical(keys[i], -energies)]
+        return flat.at[i].set(jnp.where(stays[i], flat[i], drawn))
 
     return jax.lax.fori_loop(0, space.size, visit, value.reshape(-1)).reshape(space.shape)

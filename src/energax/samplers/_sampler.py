@@ -14,15 +14,48 @@ from ..missing import is_masked, known, mask_of
 
 
 class Sampler(eqx.Module):
-    """A Markov kernel over all variables of an energy, written for one chain."""
+    """A Markov kernel over all variables of an energy, written for one chain.
+
+    A kernel is `step`. One that would compute the same thing twice keeps it in a memory
+    (`remember`, `move`), and one with settings to find finds them in `tune`.
+    """
+
+    @property
+    def label(self) -> str:
+        """The name that draws carry."""
+        return type(self).__name__
+
+    @property
+    def caveat(self) -> str:
+        """A sentence on a known bias of the draws, if there is one."""
+        return ""
 
     @abstractmethod
     def check(self, energy: Energy) -> None:
         """Raise `Unsuitable`, naming what would fit, where this kernel makes no sense."""
 
     @abstractmethod
-    def step(self, energy: Energy, state: dict[str, Any], key: Any, held: dict[str, Any] | None = None) -> dict[str, Any]:
+    def step(
+        self, energy: Energy, state: dict[str, Any], key: Any, held: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """One move of one chain. `held` marks coordinates that stay (True), by variable."""
+
+    def remember(self, energy: Energy, state: dict[str, Any], held: dict[str, Any] | None = None) -> Any:
+        """What the next move would otherwise compute again, such as a gradient."""
+        return None
+
+    def move(
+        self, energy: Energy, state: dict[str, Any], memory: Any, key: Any, held: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+        """(state, memory, what the kernel tells about this move)."""
+        return self.step(energy, state, key, held), memory, {}
+
+    def tune(
+        self, energy: Energy, state: dict[str, Any], key: Any, held: dict[str, Any] | None, n: int
+    ) -> tuple[Sampler, dict[str, Any]]:
+        """This kernel with its settings found in `n` moves, and the state after them."""
+        move = lambda i, state: self.step(energy, state, jax.random.fold_in(key, i), held)
+        return self, jax.lax.fori_loop(0, n, move, state)
 
     def start(self, energy: Energy, given: dict[str, Any], key: Any) -> dict[str, Any]:
         """A complete state: what is given, and anything for the rest."""
@@ -32,7 +65,9 @@ class Sampler(eqx.Module):
         drawn = {n: _anything(spaces[n], k) for n, k in zip(hidden, keys, strict=False)}
         return {**drawn, **{n: given[n] for n in spaces if n in given}}
 
-    def advance(self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any, held: Any = None) -> dict[str, Any]:
+    def advance(
+        self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any, held: Any = None
+    ) -> dict[str, Any]:
         """`n_steps` moves of one chain for every row; hidden variables that are not given start anywhere."""
         n = jax.tree.leaves(rows)[0].shape[0]
         start_key, key = jax.random.split(key)

@@ -1,0 +1,1 @@
+"""Speed against peers: one process, interleaved, median of five, as ratios at equal quality."""

@@ -1,0 +1,88 @@
+"""`python -m benchmarks [word …]`: time the cases (those with one of the words in their name) and report."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import platform
+import sys
+
+from .case import Case, Timing, timed
+
+HERE = pathlib.Path(__file__).parent
+
+
+def collected(words: list[str]) -> list[Case]:
+    found: list[Case] = []
+    for path in sorted(HERE.glob("bench_*.py")):
+        found += importlib.import_module(f"benchmarks.{path.stem}").cases()
+    return [c for c in found if not words or any(w.lower() in c.name.lower() for w in words)]
+
+
+def machine() -> str:
+    """What matters for the numbers, in general terms."""
+    import jax
+    import sklearn
+
+    kinds = ", ".join(sorted({d.platform for d in jax.devices()}))
+    return (
+        f"{os.cpu_count()} {platform.machine()} cores, devices: {kinds}; Python {platform.python_version()}, "
+        f"JAX {jax.__version__}, scikit-learn {sklearn.__version__}."
+    )
+
+
+def cells(t: Timing) -> list[str]:
+    case = t.case
+    rate = lambda s: f"{case.units / s:,.0f} {case.unit}/s" if case.units != 1 else _time(s)
+    mark = {True: " ✓", False: " ✗", None: ""}[t.reached]
+    if t.theirs is None:
+        target = f"≤ {case.target:g} s{mark}" if case.target else ""
+        return [case.name, rate(t.ours), "", "", target, _time(t.first)]
+    target = f"≥ {1 / case.target:.2g} ×{mark}" if case.target else ""
+    theirs = f"{rate(t.theirs)} ({case.peer})"
+    return [case.name, rate(t.ours), theirs, f"{t.theirs / t.ours:.2f} ×", target, _time(t.first)]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+
+
+HEADINGS = ["case", "energax", "peer", "as fast", "target", "first call"]
+
+
+def main() -> None:
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    console = Console()
+    cases = collected(sys.argv[1:])
+    timings = [timed(case) for case in track(cases, "benchmarks", console=console, transient=True)]
+    table = Table(box=None, header_style="bold")
+    for heading in HEADINGS:
+        table.add_column(heading)
+    for t in timings:
+        table.add_row(*cells(t), style="" if t.reached in (True, None) else "red")
+    console.print(table)
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`: one process, turn by turn with the peer, median of five; the first call",
+        "(with compilation) stands apart. Ratios on a shared machine move by about 30 %.",
+        "",
+        machine(),
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + " --- |" * len(HEADINGS),
+        *("| " + " | ".join(cells(t)) + " |" for t in timings),
+        "",
+        *(f"- {t.case.name}: {t.quality}." for t in timings if t.quality),
+    ]
+    if not sys.argv[1:]:
+        (HERE / "RESULTS.md").write_text("\n".join(lines).rstrip() + "\n")
+        console.print("Written to benchmarks/RESULTS.md.", style="dim")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""Data: readers, bundled sets, the spaces of columns, scaling."""
+
+from ._bundled import digits as digits
+from ._read import read as read
+from ._scale import Standardised as Standardised
+from ._spaces import find_spaces as find_spaces
+from ._table import Table as Table

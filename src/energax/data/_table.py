@@ -1,0 +1,138 @@
+"""A table of numbers that remembers its columns, and what was left out of it and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadInput
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows of numbers, NaN where a value is missing.
+
+    >>> t = Table.of([[0.0, 1.0], [1.0, float("nan")]])
+    >>> t
+    Table(2 rows × 2 columns, 1 value missing)
+    >>> t.without(["x1"]).columns
+    ('x0',)
+    """
+
+    values: np.ndarray
+    columns: tuple[str, ...]
+    source: str = "an array"
+    dropped: tuple[tuple[str, str], ...] = ()  # (column, why)
+
+    @classmethod
+    def of(cls, data: Any, source: str = "an array") -> Table:
+        """A table from an array, a list of rows, a pandas or polars frame, or a table."""
+        if isinstance(data, Table):
+            return data
+        if hasattr(data, "to_pandas"):  # polars, arrow
+            data = data.to_pandas()
+        if hasattr(data, "columns") and hasattr(data, "dtypes"):
+            return from_frame(data, source)
+        try:
+            values = np.asarray(data)
+        except ValueError as error:
+            raise BadInput("data", str(error), "rows of equal length") from None
+        if values.ndim != 2 or not values.size:
+            raise BadInput("data", f"shape {values.shape}", "at least one row and one column: (n, d)")
+        if values.dtype.kind not in "biuf":
+            raise BadInput("data", f"dtype {values.dtype}", "numbers", "Encode the values first.")
+        values = values.astype(values.dtype if values.dtype.kind == "f" else np.float64)
+        return cls(_no_infinity(values), tuple(f"x{i}" for i in range(values.shape[1])), source)
+
+    def __repr__(self) -> str:
+        n, d = self.values.shape
+        missing = int(np.isnan(self.values).sum())
+        gap = f", {missing} value{'s' * (missing != 1)} missing" if missing else ""
+        return f"Table({n} rows × {d} columns{gap})"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def has_missing(self) -> bool:
+        return bool(np.isnan(self.values).any())
+
+    def without(self, names: Iterable[str], why: str = "asked for") -> Table:
+        """The table less these columns."""
+        names = list(names)
+        for name in names:
+            known_name("drop", name, self.columns, "a column")
+        kept = [i for i, c in enumerate(self.columns) if c not in names]
+        if not kept:
+            raise BadInput("drop", f"all {len(self.columns)} columns", "at least one left")
+        dropped = (*self.dropped, *((name, why) for name in names))
+        return dataclasses.replace(
+            self, values=self.values[:, kept], columns=tuple(self.columns[i] for i in kept), dropped=dropped
+        )
+
+    def only(self, names: Iterable[str]) -> Table:
+        """The table with these columns alone."""
+        names = list(names)
+        for name in names:
+            known_name("columns", name, self.columns, "a column")
+        kept = [self.columns.index(name) for name in names]
+        return dataclasses.replace(self, values=self.values[:, kept], columns=tuple(names))
+
+
+def known_name(argument: str, name: str, known: Iterable[str], noun: str) -> None:
+    """Refuse a name that is not among those known, and offer the nearest ones."""
+    known = [str(k) for k in known]
+    if name in known:
+        return
+    spelled = {k.lower(): k for k in known}
+    near = [spelled[k] for k in difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.5)]
+    listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+    hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise BadInput(argument, f"no {noun.split()[-1]} {name!r}", f"{noun} among {listed}", hint)
+
+
+def from_frame(frame: Any, source: str) -> Table:
+    """The numeric columns of a pandas frame; the others are named with the reason they were left out."""
+    kept, arrays, dropped = [], [], []
+    for i, name in enumerate(frame.columns):
+        column, name = frame.iloc[:, i], str(name)
+        if column.dtype.kind in "biuf" or str(column.dtype).lower() in _NULLABLE:
+            array = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            dropped.append((name, "not numeric"))
+            continue
+        if np.isnan(array).all():
+            dropped.append((name, "empty"))
+        elif i == 0 and _counts_rows(name, array):
+            dropped.append((name, "only counts the rows"))
+        else:
+            kept.append(name)
+            arrays.append(array)
+    if not kept:
+        raise BadInput(
+            source, f"no numeric column ({len(dropped)} others)", "at least one", "Encode the values first."
+        )
+    return Table(_no_infinity(np.stack(arrays, axis=1)), tuple(kept), source, tuple(dropped))
+
+
+_NULLABLE = {f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)} | {"float32", "float64", "boolean"}
+
+
+def _counts_rows(name: str, column: np.ndarray) -> bool:
+    """An index that was written beside the data: 0, 1, 2 … or 1, 2, 3 …, under a name that says so."""
+    telling = name.lower() in ("", "rownames", "row", "index", "id", "unnamed: 0")
+    return telling and len(column) > 1 and bool((np.diff(column) == 1).all()) and column[0] in (0, 1)
+
+
+def _no_infinity(values: np.ndarray) -> np.ndarray:
+    bad = np.argwhere(np.isinf(values))
+    if len(bad):
+        row, column = bad[0]
+        raise BadInput(
+            "data", f"an infinite value in row {row}, column {column}", "finite numbers, or NaN where missing"
+        )
+    return values

@@ -1,0 +1,123 @@
+"""k products of coins, stacked: the emission of mixtures and hidden chains over binary data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..energy import Energy
+from ..errors import BadInput
+from ..missing import is_masked, known
+from ..spaces import Binary, Categorical, Interval, parameter
+from ._starts import random_sums, start_centers
+
+
+class Bernoullis(Energy):
+    """e(x, z) = −Σ_j x_j log p_zj + (1 − x_j) log(1 − p_zj), x binary, z one of k.
+
+    A missing coordinate is summed out by leaving its term away.
+
+    Args:
+        probs: (k, d), the probability of a one.
+        pseudocount: ones and zeros each component is taken to have seen beforehand, in every
+            coordinate: 0 is maximum likelihood, 1 Laplace's rule.
+
+    Juan and Vidal (2004), Bernoulli mixture models for binary images.
+
+    >>> b = Bernoullis(jnp.array([[0.5, 0.5], [0.25, 0.75]]))
+    >>> b.energies(x=jnp.array([1.0, 1.0]))                  # 2 log 2, −log(3/16)
+    Array([1.3862944, 1.6739764], dtype=float32)
+    """
+
+    probs: jax.Array = parameter(Interval(0, 1))
+    pseudocount: float = eqx.field(static=True, default=0.0)
+
+    marginalises = frozenset({"x"})
+
+    def __init__(self, probs: Any, pseudocount: float = 0.0):
+        probs = jnp.asarray(probs)
+        if probs.ndim != 2:
+            raise BadInput("probs", f"shape {probs.shape}", "(k, d): one row a component")
+        if pseudocount < 0:
+            raise BadInput("pseudocount", repr(pseudocount), "a number >= 0")
+        self.probs, self.pseudocount = probs, float(pseudocount)
+
+    @property
+    def spaces(self):
+        return {"x": Binary(self.probs.shape[-1]), "z": Categorical(self.probs.shape[-2])}
+
+    def __call__(self, *, x, z):
+        return self.energies(x=x)[z]
+
+    def energies(self, *, x):
+        """The energy of one example under every component, (k,)."""
+        return self.row_energies(x=jax.tree.map(lambda a: jnp.asarray(a)[None], x))[0]
+
+    def row_energies(self, *, x):
+        """The energies of many rows, (n, k)."""
+        on, off = jnp.log(self.probs), jnp.log1p(-self.probs)
+        value = known(x)
+        if is_masked(x):
+            seen = x.observed.astype(value.dtype)
+            return -((value * seen) @ (on - off).T + seen @ off.T)
+        return -(value @ (on - off).T + off.sum(1))
+
+    def log_partition(self):
+        """Σ_z Σ_x exp(−e) = k."""
+        return jnp.log(jnp.asarray(self.probs.shape[0], self.probs.dtype))
+
+    def conditional(self, name, **given):
+        from numpyro.distributions import Bernoulli
+        from numpyro.distributions import Categorical as Choice
+
+        if name == "z":
+            return Choice(logits=-self.energies(**given))
+        return Bernoulli(probs=self.probs[given["z"]]).to_event(1)
+
+    def draw(self, key, **given):
+        choose, emit = jax.random.split(key)
+        if "z" in given:
+            z, drawn = given["z"], {}
+        else:
+            logits = -self.energies(**given) if given else jnp.zeros(self.probs.shape[0], self.probs.dtype)
+            z = jax.random.categorical(choose, logits)
+            drawn = {"z": z}
+        if "x" in given:
+            return drawn
+        uniform = jax.random.uniform(emit, self.probs.shape[1:], self.probs.dtype)
+        return {**drawn, "x": (uniform < self.probs[z]).astype(self.probs.dtype)}
+
+    # -- EM ------------------------------------------------------------------------------
+
+    def statistics(self, data, posterior):
+        """How much each component saw of every coordinate, and how much of that was a one."""
+        x = data["x"]
+        value = known(x)
+        if is_masked(x):
+            seen = x.observed.astype(value.dtype)
+            return {"seen": posterior.T @ seen, "on": posterior.T @ (value * seen)}
+        seen = jnp.broadcast_to(posterior.sum(0)[:, None], self.probs.shape)
+        return {"seen": seen, "on": posterior.T @ value}
+
+    def maximise(self, statistics):
+        eps = jnp.finfo(self.probs.dtype).eps
+        on = statistics["on"] + self.pseudocount + 10 * eps * self.probs
+        seen = statistics["seen"] + 2 * self.pseudocount + 10 * eps
+        # Certainty would make one unseen bit impossible, and log 0 of it.
+        return Bernoullis(jnp.clip(on / seen, eps, 1 - eps), self.pseudocount)
+
+    def initialise(self, key, data, weight):
+        """Every row shared out by chance, then pulled towards k rows that lie far apart."""
+        weight = weight.astype(self.probs.dtype)
+        rows = {"x": data["x"]}
+        overall = self.maximise(random_sums(self, key, rows, weight)).probs
+        apart = start_centers("k-means++", key, data["x"], weight, self.probs.shape[0])
+        return Bernoullis((0.25 * apart + 0.75 * overall).astype(self.probs.dtype), self.pseudocount)
+
+    def impute(self, data, posterior):
+        """The probability of a one where nothing is known, (n, d)."""
+        x = data["x"]
+        return {"x": x.fill(posterior @ self.probs) if is_masked(x) else x}

@@ -1,0 +1,10 @@
+"""Recipes with scikit-learn's manners: energy + default learner + default inference."""
+
+from ._bernoulli_mixture import BernoulliMixture as BernoulliMixture
+from ._boltzmann import BernoulliRBM as BernoulliRBM
+from ._classify import LinearClassifier as LinearClassifier
+from ._classify import MLPClassifier as MLPClassifier
+from ._energy_model import EnergyModel as EnergyModel
+from ._kmeans import KMeans as KMeans
+from ._mixture import GaussianMixture as GaussianMixture
+from ._vae import VAE as VAE

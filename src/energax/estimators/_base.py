@@ -1,0 +1,395 @@
+"""What every recipe shares: the door, the precision, the key, the one call of `fit`, saving."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
+from sklearn.exceptions import NotFittedError as _SklearnNotFitted
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from .. import errors
+from ..energy import Energy
+from ..errors import BadInput, Diverged
+from ..estimate import Estimate
+from ..fitting import Fit, Learner
+from ..fitting import fit as run_fit
+from ..keys import as_key
+from ..learn import Descent, Objective
+from ..missing import Masked
+
+_LARGEST_BUCKET = 4096
+_REMEDIES = {
+    "NaN": "Impute the missing values first, or use a model that marginalises them: GaussianMixture.",
+    "infinity": "Remove or clip those rows.",
+    "Complex": "Give real and imaginary parts as columns of their own.",
+    "Sparse": "Call X.toarray() first.",
+    "features": "Give the columns that the model was fitted with, in their order.",
+    "could not convert": "Encode the strings as numbers first, for example by OneHotEncoder.",
+    "incompatible with": "Encode the strings as numbers first, for example by OneHotEncoder.",
+}
+
+
+class ConvergenceWarning(errors.ConvergenceWarning, _SklearnConvergenceWarning):
+    """energax's warning that is also scikit-learn's, so that filters for either catch it."""
+
+
+class NotFitted(errors.NotFitted, _SklearnNotFitted):
+    """energax's error that is also scikit-learn's."""
+
+
+@contextlib.contextmanager
+def at_the_door(argument: str, expected: str) -> Iterator[None]:
+    """scikit-learn's refusals as ours: the argument, what was found, what was expected, what to do."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except ValueError as error:
+        found = " ".join(str(error).split()).rstrip(".")
+        remedy = next((text for word, text in _REMEDIES.items() if word in found), "")
+        raise BadInput(argument, found, expected, remedy) from None
+
+
+class Recipe(BaseEstimator):
+    """energy + default learner + default inference, with scikit-learn's manners.
+
+    A subclass has an `__init__` that only stores its arguments, and a `fit` of four lines:
+    check the input (`_check_X`), enter the precision (`_precision`), build the energy and the
+    learner, and hand them to `_learn`. It holds no mathematics.
+    """
+
+    #: Whether missing values (NaN, masked arrays) are welcome in X.
+    _allow_nan: ClassVar[bool] = False
+    #: Whether scipy.sparse input is taken (it is made dense: energies are dense in their rows).
+    _sparse: ClassVar[bool] = False
+
+    fit_: Fit
+    energy_: Any
+
+    @property
+    def _dtype(self) -> Any:
+        """The dtype to compute in: `dtype=` where a recipe has it, else None for that of the input."""
+        dtype = getattr(self, "dtype", None)
+        if dtype is None:
+            return None
+        if str(dtype) not in ("float32", "float64"):
+            raise BadInput("dtype", repr(dtype), "'float32' or 'float64'")
+        return np.dtype(str(dtype))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._allow_nan
+        tags.input_tags.sparse = self._sparse
+        return tags
+
+    # -- the door ------------------------------------------------------------------------
+
+    def _check_X(
+        self, X: Any, *, reset: bool, y: Any = None, min_rows: int = 1, allow_nan: bool | None = None
+    ) -> Any:
+        """X (or X, y) as a dense, finite array of the dtype to compute in, or a `BadInput`."""
+        allow_nan = self._allow_nan if allow_nan is None else allow_nan
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(np.float64 if X.dtype.kind != "f" else X.dtype), np.nan)
+        if isinstance(X, Masked):
+            X = X.to_nan()
+        options = {
+            "reset": reset,
+            "dtype": [np.float64, np.float32],
+            "ensure_all_finite": "allow-nan" if allow_nan else True,
+            "accept_sparse": ["csr", "csc", "coo"] if self._sparse else False,
+            "ensure_min_samples": min_rows,
+        }
+        expected = "a table of finite numbers, one row an example" + (
+            " (NaN where a value is missing)" if allow_nan else ""
+        )
+        with at_the_door("X" if y is None else "X, y", expected):
+            if y is None:
+                X = validate_data(self, X, **options)
+            else:
+                X, y = validate_data(self, X, y, **options, multi_output=False)
+        if scipy.sparse.issparse(X):
+            X = X.toarray()
+        if reset:
+            self.dtype_ = np.dtype(self._dtype or X.dtype)
+        X = self._in_range(np.ascontiguousarray(X))
+        return X if y is None else (X, y)
+
+    def _in_range(self, X: np.ndarray) -> np.ndarray:
+        """X in the model's dtype, if its squares are numbers there."""
+        dtype = self.dtype_
+        limit = float(np.sqrt(np.finfo(dtype).max)) / 1e3
+        largest = float(np.nanmax(np.abs(X), initial=0.0))
+        if largest > limit:
+            raise BadInput(
+                "X",
+                f"values as large as {largest:.3g}",
+                f"magnitudes below {limit:.1g}, whose squares {dtype} can hold",
+                "Scale the columns first (StandardScaler)"
+                + (", or give float64." if dtype == np.float32 and not self._dtype else "."),
+            )
+        return X.astype(dtype, copy=False)
+
+    def _check_weight(self, sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
+        if sample_weight is None:
+            return None
+        with at_the_door("sample_weight", "one finite number >= 0 for each row, not all 0"):
+            weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        if not weight.any():
+            raise BadInput("sample_weight", "only zeros", "at least one weight > 0")
+        return weight
+
+    def _check_counts(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            if not whole or value < 1:
+                raise BadInput(name, repr(value), "a whole number >= 1")
+
+    def _check_fitted(self) -> None:
+        try:
+            check_is_fitted(self, "energy_")
+        except _SklearnNotFitted:
+            name = type(self).__name__
+            raise NotFitted(f"This {name} is not fitted yet: call {name}.fit(X) first.") from None
+
+    # -- precision and randomness ----------------------------------------------------------
+
+    def _precision(self) -> Any:
+        """The scope to compute in: 64 bits if the table that the model was fitted to had them."""
+        return jax.enable_x64(self.dtype_ == np.float64)
+
+    def _key(self, *path: int) -> jax.Array:
+        """A key from `random_state`; an int gives the same one every time."""
+        state, generator = self.random_state, self._generator()
+        whole = isinstance(state, (int, np.integer))
+        key = as_key(int(state) if whole else generator.randint(2**31 - 1))
+        for number in path:
+            key = jax.random.fold_in(key, number)
+        return key
+
+    def _generator(self) -> np.random.RandomState:
+        with at_the_door("random_state", "None, an int >= 0 or a RandomState"):
+            return check_random_state(self.random_state)
+
+    # -- learning --------------------------------------------------------------------------
+
+    def _learn(
+        self,
+        energy: Energy,
+        data: dict[str, Any],
+        learner: Learner,
+        *,
+        weights: np.ndarray | None = None,
+        tolerance: bool = False,
+        **options: Any,
+    ) -> Fit:
+        """The one call of `fit`: few rows are padded, so that all small tables share compiled code.
+
+        `tolerance` says that the fit was meant to end by converging, and warns when it did not.
+        """
+        n, size = _n_rows(data), options.pop("batch_size", None)
+        # Minibatches are padded to whole batches only: more would make them unequal.
+        size = None if size is None or n <= size else size
+        n_padded = bucket(n) if size is None else n + -n % size
+        weights = np.ones(n, self.dtype_) if weights is None else weights
+        data, weights = padded(data, n_padded), np.append(weights, np.zeros(n_padded - n, weights.dtype))
+        options.setdefault("key", self._key())
+        options.setdefault("progress", bool(getattr(self, "verbose", False)))
+        result = run_fit(energy, data, learner, weights=weights, batch_size=size, **options)
+        if result.status == "diverged":
+            raise Diverged(
+                f"{type(self).__name__} {result.message}. Scale the columns of X, or lower the learning rate."
+            )
+        self.fit_, self.energy_, self.history_ = result, result.energy, result.history
+        self.n_iter_, self.converged_ = result.n_epochs, result.converged
+        if tolerance and getattr(learner, "tol", None) is not None and result.status == "budget spent":
+            warnings.warn(
+                f"{type(self).__name__} did not converge: {result.message}. Raise max_iter (now "
+                f"{getattr(self, 'max_iter', result.n_epochs)}) or tol, or scale the columns of X.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return result
+
+    def _chosen_learner(self, objective: Any, optimizer: Any) -> Learner:
+        """`learner=`, a bare objective wrapped in descent; or the default, which is made when needed."""
+        chosen = self.learner
+        if chosen is None:
+            return Descent(objective(), optimizer(), **self._descent_options())
+        if isinstance(chosen, Objective):
+            return Descent(chosen, optimizer(), **self._descent_options())
+        if not isinstance(chosen, Learner):
+            raise BadInput(
+                "learner",
+                type(chosen).__name__,
+                "an energax learner or objective",
+                "Try energax.learn.Descent(objective, optimizer).",
+            )
+        return chosen
+
+    def _descent_options(self) -> dict[str, Any]:
+        return {}
+
+    def _continue(self, learner: Learner) -> Learner:
+        """For `partial_fit`: the learner with the state of the fit before, if there was one."""
+        before = getattr(self, "fit_", None)
+        return learner if before is None else Continued(learner, before.state)
+
+    # -- saving ----------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write this estimator, fitted or not, as data (safetensors + JSON), atomically."""
+        from ..saving import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, classes: tuple = ()) -> Self:
+        """What `save` wrote. Runs no code from the file; refuses what it does not know."""
+        from ..saving import load
+
+        loaded = load(path, classes=(cls, *classes))
+        if not isinstance(loaded, cls):
+            raise errors.BadFile(
+                f"{path}: holds {type(loaded).__name__}, not {cls.__name__}. Use energax.load(path)."
+            )
+        return loaded
+
+    def __getstate__(self):
+        from ..saving import picklable
+
+        return picklable(super().__getstate__())
+
+    def __setstate__(self, state):
+        from ..saving import unpickled
+
+        super().__setstate__(unpickled(state))
+
+
+class Density(Recipe):
+    """A recipe whose energy says how probable a row is."""
+
+    def _given(self, X: np.ndarray) -> dict[str, Any]:
+        """The variables of the energy that X fills."""
+        return {"x": with_mask(X)}
+
+    def _method(self) -> Any:
+        """How log p(x) is found where the planner should not choose."""
+        return None
+
+    def log_prob(self, X: Any) -> Estimate:
+        """log p(x) of every row in nats, with its standard error and its kind."""
+        self._check_fitted()
+        X = self._check_X(X, reset=False)
+        from ..infer import log_prob
+
+        with self._precision():
+            return log_prob(self.energy_, self._given(X), method=self._method(), key=self._key(1))
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """log p(x) of every row; `log_prob` says how sure that is."""
+        return self.log_prob(X).value
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of log p(x) over the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1) -> np.ndarray:
+        """Rows drawn from the model."""
+        from ..infer import sample
+
+        n = bucket(self._check_n_samples(n_samples))
+        with self._precision():
+            drawn = sample(self.energy_, n, method=self._sampler(n), key=self._key(2))
+            return np.asarray(drawn["x"])[:n_samples].astype(self.dtype_)
+
+    def _check_n_samples(self, n_samples: Any) -> int:
+        self._check_fitted()
+        if not isinstance(n_samples, (int, np.integer)) or isinstance(n_samples, bool) or n_samples < 1:
+            raise BadInput("n_samples", repr(n_samples), "a whole number >= 1")
+        return int(n_samples)
+
+    def _sampler(self, n: int) -> Any:
+        """How `n` rows are drawn where the planner should not choose."""
+        return None
+
+
+class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """For recipes with a `transform` to `n_components` columns in the dtype they compute in."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        fixed = self._dtype
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"] if fixed is None else [fixed.name]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components
+
+
+class Continued(Learner):
+    """A learner that begins in a state it was in before: moments, chains and running sums kept."""
+
+    learner: Learner
+    state: Any
+
+    def check(self, energy, data):
+        self.learner.check(energy, data)
+
+    def init(self, energy, batch, key, trainable):
+        return self.state
+
+    def step(self, energy, state, batch, key, trainable):
+        return self.learner.step(energy, state, batch, key, trainable)
+
+    def evaluate(self, energy, state, batch, key):
+        return self.learner.evaluate(energy, state, batch, key)
+
+    def partner(self, state):
+        return self.learner.partner(state)
+
+    def converged(self, before, after, old, new):
+        return self.learner.converged(before, after, old, new)
+
+
+def with_mask(X: np.ndarray) -> Any:
+    """X, or a `Masked` where some of it is NaN."""
+    return Masked.from_nan(X) if np.isnan(X).any() else X
+
+
+def bucket(n: int) -> int:
+    """How many rows a small table is padded to: powers of two from 16 on; large ones stay.
+
+    >>> bucket(3), bucket(150), bucket(1400), bucket(50_000)
+    (16, 256, 2048, 50000)
+    """
+    return n if n > _LARGEST_BUCKET else max(16, 1 << (n - 1).bit_length())
+
+
+def bucketed(data: Any) -> Any:
+    """The rows, padded to the size of their bucket."""
+    return padded(data, bucket(_n_rows(data)))
+
+
+def padded(data: Any, n: int) -> Any:
+    """The rows, the first one repeated at the end until there are `n`."""
+    short = n - _n_rows(data)
+    if not short:
+        return data
+    return jax.tree.map(lambda a: np.concatenate([a, np.repeat(a[:1], short, axis=0)]), data)
+
+
+def _n_rows(data: Any) -> int:
+    return len(jax.tree.leaves(data)[0])

@@ -1,0 +1,244 @@
+"""k-means, hard and soft, as a recipe."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+
+from ..energies import Centroids
+from ..errors import BadInput
+from ..learn import EM
+from ._base import Recipe, at_the_door, with_mask
+from ._rows import by_pieces, joint, nearest, shares
+
+_STARTS = {"k-means++": "k-means++", "random": "random_from_data"}
+_FORGETTING = 0.7
+_REPAIRS = 10
+_CHUNK = 960  # rows at a time; scores a power of two apart fall on the same lines of a cache
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Recipe):
+    """min Σ_i min_z ‖x_i − c_z‖², by hard EM; scikit-learn's names, and NaN, minibatches and a temperature.
+
+    Args:
+        init: "k-means++", "random", an array of centres, or a function of (X, k, random_state=).
+        n_init: starts, learned side by side; "auto" is 1 for k-means++ and arrays, 10 for random.
+        tol: stop when the centres move, summed and squared, by no more than this share of the
+            mean variance of the columns.
+        temperature: above 0, soft k-means: responsibilities ∝ exp(−‖x − c‖² / temperature).
+        algorithm: "lloyd" or "elkan" (they end the same; both run Lloyd's here).
+        learner: in place of hard EM, any energax learner.
+
+    >>> X = np.array([[0.0], [1.0], [10.0], [11.0]])
+    >>> km = KMeans(2, random_state=0).fit(X)
+    >>> sorted(km.cluster_centers_.ravel().tolist()), float(km.inertia_)
+    ([0.5, 10.5], 1.0)
+    """
+
+    _allow_nan = True
+    _sparse = True
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: Any = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        verbose: int = 0,
+        random_state: Any = None,
+        copy_x: bool = True,
+        algorithm: str = "lloyd",
+        temperature: float = 0.0,
+        learner: Any = None,
+    ):
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+        self.copy_x = copy_x
+        self.algorithm = algorithm
+        self.temperature = temperature
+        self.learner = learner
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the centres from `n_init` starts side by side; the best is kept."""
+        X, data, weight = self._at_the_door(X, sample_weight, reset=True)
+        with self._precision():
+            energy, initialise, n_init = self._start(X)
+            options = {"weights": weight, "epochs": self.max_iter, "tolerance": True}
+            learner = self._em(X)
+            self._learn(energy, data, learner, n_init=n_init, initialise=initialise, **options)
+            for _ in range(_REPAIRS):
+                self._finish(X, data, weight)
+                moved = self._without_empty(X, weight)
+                if moved is None:
+                    break
+                self._learn(moved, data, learner, initialise=False, **options)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """One step of minibatch k-means, going on from the rows seen before."""
+        first = not hasattr(self, "energy_")
+        X, data, weight = self._at_the_door(X, sample_weight, reset=first)
+        with self._precision():
+            energy, initialise, _ = self._start(X) if first else (self.energy_, False, 1)
+            learner = self._em(X, decay=_FORGETTING)
+            if getattr(self, "n_batches_seen_", 0):
+                learner = self._continue(learner)
+            self._learn(energy, data, learner, weights=weight, epochs=1, initialise=initialise)
+            self._finish(X, data, weight)
+        self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
+        return self
+
+    # -- the door --------------------------------------------------------------------------
+
+    def _at_the_door(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
+        self._check_counts("n_clusters", "max_iter")
+        if self.n_init != "auto":
+            self._check_counts("n_init")
+        if self.algorithm not in ("lloyd", "elkan"):
+            raise BadInput("algorithm", repr(self.algorithm), "'lloyd' or 'elkan'")
+        for name in ("tol", "temperature"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not value >= 0:
+                raise BadInput(name, repr(value), "a number >= 0")
+        X = self._check_X(X, reset=reset)
+        weight = self._check_weight(sample_weight, X)
+        if reset and len(X) < self.n_clusters:
+            raise BadInput(
+                "X",
+                f"n_samples={len(X)}",
+                f"n_samples >= n_clusters = {self.n_clusters}",
+                "Ask for fewer clusters.",
+            )
+        empty = np.isnan(X).all(0)
+        if empty.any():
+            raise BadInput(
+                "X", f"no known value in column {int(np.argmax(empty))}", "some in each", "Drop the column."
+            )
+        return X, {"x": with_mask(X)}, weight
+
+    def _start(self, X: np.ndarray) -> tuple[Centroids, bool, int]:
+        """(energy, whether to initialise it, starts)."""
+        shape, init = (self.n_clusters, X.shape[1]), self.init
+        if isinstance(init, str):
+            if init not in _STARTS:
+                raise BadInput("init", repr(init), "'k-means++', 'random', an array or a function")
+            n_init = (10 if init == "random" else 1) if self.n_init == "auto" else self.n_init
+            return Centroids(jnp.zeros(shape, self.dtype_), _STARTS[init]), True, n_init
+        if callable(init):
+            init = init(X, self.n_clusters, random_state=self.random_state)
+        with at_the_door("init", f"finite numbers of shape {shape}"):
+            centers = np.asarray(init, self.dtype_)
+        if centers.shape != shape or not np.isfinite(centers).all():
+            raise BadInput("init", f"shape {centers.shape}", f"finite numbers of shape {shape}")
+        return Centroids(jnp.asarray(centers)), False, 1
+
+    def _em(self, X: np.ndarray, **options: Any) -> Any:
+        if self.learner is not None:
+            return self._chosen_learner(None, None)
+        # No centre is known better than to the rounding of its coordinates.
+        holes = np.isnan(X).any()
+        mean, variance = (np.nanmean(X, 0), np.nanvar(X, 0)) if holes else (X.mean(0), X.var(0))
+        rounding = float(np.finfo(self.dtype_).eps) ** 2 * self.n_clusters * float((mean**2 + variance).sum())
+        tol = max(self.tol * float(variance.mean()), 4 * rounding)
+        temperature = float(self.temperature) if self.temperature else 0.0
+        return EM(
+            temperature=temperature,
+            criterion="parameters",
+            chunk=_CHUNK,
+            tol=jnp.asarray(tol, self.dtype_),
+            **options,
+        )
+
+    # -- what is left after a fit ------------------------------------------------------------
+
+    def _finish(self, X: np.ndarray, data: Any, weight: Any) -> None:
+        self.labels_ = self._nearest(data)
+        self._distances = _squared(X, self.cluster_centers_, self.labels_)
+        shared = self._distances if weight is None else self._distances * weight
+        self.inertia_ = float(shared.sum(dtype=np.float64))
+
+    def _without_empty(self, X: np.ndarray, weight: Any) -> Centroids | None:
+        """Centres that no row is nearest to, moved to the rows worst off; None if there are none."""
+        distances = self.__dict__.pop("_distances")
+        empty = np.setdiff1d(np.arange(self.n_clusters), self.labels_)
+        if not len(empty) or self.temperature or self.learner is not None:
+            return None
+        worst = np.argsort(-(distances if weight is None else distances * (weight > 0)), kind="stable")
+        rows = worst[: len(empty)]
+        if not distances[rows].all():  # fewer different rows than centres: nowhere to go
+            return None
+        centers = self.cluster_centers_.copy()
+        centers[empty] = np.where(np.isnan(X[rows]), centers[self.labels_[rows]], X[rows])
+        return Centroids(jnp.asarray(centers))
+
+    def _nearest(self, data: Any) -> np.ndarray:
+        return by_pieces(nearest, self.energy_, data).astype(np.int32)
+
+    # -- which cluster -----------------------------------------------------------------------
+
+    def _rows(self, X: Any) -> np.ndarray:
+        self._check_fitted()
+        return self._check_X(X, reset=False)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The nearest centre of every row."""
+        X = self._rows(X)
+        with self._precision():
+            return self._nearest({"x": with_mask(X)})
+
+    def responsibilities(self, X: Any) -> np.ndarray:
+        """∝ exp(−‖x − c‖² / temperature); certainties where that is 0. (n, n_clusters)."""
+        X = self._rows(X)
+        with self._precision():
+            data = {"x": with_mask(X)}
+            if self.temperature:
+                heat = jnp.asarray(self.temperature, self.dtype_)
+                return by_pieces(lambda energy, rows: shares(energy, rows, heat), self.energy_, data)
+            return np.eye(self.n_clusters, dtype=X.dtype)[self._nearest(data)]
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The distance of every row from every centre, (n, n_clusters)."""
+        X = self._rows(X)
+        with self._precision():
+            return np.sqrt(np.maximum(-by_pieces(joint, self.energy_, {"x": with_mask(X)}), 0))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the summed squared distances from the nearest centres."""
+        X = self._rows(X)
+        weight = self._check_weight(sample_weight, X)
+        distances = _squared(X, self.cluster_centers_, self.predict(X))
+        return -float((distances if weight is None else distances * weight).sum(dtype=np.float64))
+
+    def impute(self, X: Any) -> np.ndarray:
+        """X with what is missing taken from the nearest centre."""
+        X = self._rows(X)
+        return np.where(np.isnan(X), self.cluster_centers_[self.predict(X)], X)
+
+    @property
+    def cluster_centers_(self) -> np.ndarray:
+        self._check_fitted()
+        return np.asarray(self.energy_.centers)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_clusters
+
+
+def _squared(X: np.ndarray, centers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """‖xᵢ − c‖² by plain differences over what is known, a piece at a time."""
+    out = np.empty(len(X), X.dtype)
+    for start in range(0, len(X), 2**14):
+        rows = slice(start, start + 2**14)
+        difference = X[rows] - centers[labels[rows]]
+        out[rows] = np.nansum(difference * difference, axis=1)
+    return out

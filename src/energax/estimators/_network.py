@@ -1,0 +1,141 @@
+"""Networks from the arguments that scikit-learn's users know: `hidden_layer_sizes`, `activation`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..energies import Gaussian
+from ..errors import BadInput
+from ..spaces import Positive, parameter
+
+ACTIVATIONS = {
+    "identity": lambda: jax.nn.identity,
+    "logistic": lambda: jax.nn.sigmoid,
+    "tanh": lambda: jax.nn.tanh,
+    "relu": lambda: jax.nn.relu,
+    "silu": lambda: jax.nn.silu,
+    "softplus": lambda: jax.nn.softplus,
+    "gelu": lambda: jax.nn.gelu,
+}
+
+
+class Standardise(eqx.Module):
+    """u = (x − shift) / scale, fixed: a network need not learn the units of its columns."""
+
+    shift: jax.Array
+    scale: jax.Array
+
+    def __call__(self, x: Any, key: Any = None) -> Any:
+        return (x - jax.lax.stop_gradient(self.shift)) / jax.lax.stop_gradient(self.scale)
+
+
+class Rescale(eqx.Module):
+    """x = shift + scale u: the way back."""
+
+    shift: jax.Array
+    scale: jax.Array
+
+    def __call__(self, u: Any, key: Any = None) -> Any:
+        return jax.lax.stop_gradient(self.shift) + jax.lax.stop_gradient(self.scale) * u
+
+
+class ColumnGaussian(eqx.Module):
+    """x_i ~ N(output_i, (unit_i scale_i)²): the scale is learned in units of its column, which are fixed."""
+
+    scale: jax.Array = parameter(Positive())
+    unit: jax.Array
+
+    def _gaussian(self) -> Gaussian:
+        return Gaussian(self.scale * jax.lax.stop_gradient(self.unit))
+
+    def space(self, n_features: int) -> Any:
+        return self._gaussian().space(n_features)
+
+    def log_prob(self, output: Any, x: Any) -> Any:
+        return self._gaussian().log_prob(output, x)
+
+    def distribution(self, output: Any) -> Any:
+        return self._gaussian().distribution(output)
+
+
+class SeenStandardised(eqx.Module):
+    """From (x, mask) to standardised columns, 0 (the mean) where unknown; then the mask, if kept."""
+
+    shift: jax.Array
+    scale: jax.Array
+    keeps_mask: bool = eqx.field(static=True)
+
+    def __call__(self, x: Any, key: Any = None) -> Any:
+        value, seen = jnp.split(x, 2)
+        u = seen * (value - jax.lax.stop_gradient(self.shift)) / jax.lax.stop_gradient(self.scale)
+        return jnp.concatenate([u, seen]) if self.keeps_mask else u
+
+
+class Tilted(eqx.Module):
+    """f(u) + ½‖Ru‖², with R fixed: a Gaussian, bent by a network."""
+
+    network: Any
+    root: jax.Array
+
+    def __call__(self, u: Any) -> Any:
+        whitened = jax.lax.stop_gradient(self.root) @ u
+        return self.network(u) + 0.5 * whitened @ whitened
+
+
+class Scalar(eqx.Module):
+    """The only entry of a vector."""
+
+    def __call__(self, x: Any, key: Any = None) -> Any:
+        return x[0]
+
+
+def network(
+    n_in: int, hidden: Any, n_out: int, activation: Any, *, key: Any, before: Any = (), after: Any = ()
+):
+    """Linear layers with an activation between them, and fixed layers around them."""
+    act = activation_function(activation)
+    sizes = [n_in, *layer_sizes(hidden), n_out]
+    keys = jax.random.split(key, len(sizes))
+    layers: list[Any] = list(before)
+    for i, (a, b) in enumerate(itertools.pairwise(sizes)):
+        if i:
+            layers.append(eqx.nn.Lambda(act))
+        layers.append(eqx.nn.Linear(a, b, key=keys[i]))
+    return eqx.nn.Sequential([*layers, *after])
+
+
+def layer_sizes(hidden: Any) -> tuple[int, ...]:
+    sizes = (hidden,) if isinstance(hidden, (int, np.integer)) else hidden
+    fine = isinstance(sizes, Sequence | np.ndarray) and all(
+        isinstance(s, (int, np.integer)) and not isinstance(s, bool) and s >= 1 for s in sizes
+    )
+    if not fine:
+        raise BadInput("hidden_layer_sizes", repr(hidden), "whole numbers >= 1, one a hidden layer")
+    return tuple(int(s) for s in sizes)
+
+
+def activation_function(activation: Any) -> Any:
+    if callable(activation):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise BadInput("activation", repr(activation), f"a function, or one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[activation]()
+
+
+def moments(X: np.ndarray, weight: np.ndarray | None) -> tuple[Any, Any]:
+    """Mean and standard deviation of every column, over what is known; a constant column has scale 1."""
+    w = np.ones(len(X)) if weight is None else np.asarray(weight, float)
+    w = np.where(np.isnan(X), 0.0, w[:, None])
+    total = np.where(w.sum(0) > 0, w.sum(0), 1.0)
+    mean = (w * np.nan_to_num(X)).sum(0) / total
+    spread = np.sqrt((w * (np.nan_to_num(X) - mean) ** 2).sum(0) / total)
+    tiny = 1e-6 * np.maximum(1.0, np.abs(mean))
+    spread = np.where(spread > tiny, spread, 1.0)
+    return jnp.asarray(mean.astype(X.dtype)), jnp.asarray(spread.astype(X.dtype))

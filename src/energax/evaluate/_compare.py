@@ -1,0 +1,297 @@
+"""Many models, one data set, one held-out scale."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..catalog import CATALOG, Contender, Row
+from ..data import Standardised, Table, digits, find_spaces
+from ..errors import BadInput, ConvergenceWarning, EnergaxError
+from ..estimate import Estimate
+from ..keys import as_key
+from ..spaces import Binary, Space
+from ._intervals import mean_interval, paired_difference
+from ._split import hold_out
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """How one model did. `rows` is log p of every held-out row, or None if there is none."""
+
+    name: str
+    label: str
+    status: str
+    message: str = ""
+    seconds: float = 0.0
+    rows: Estimate | None = dataclasses.field(default=None, repr=False)
+    difference: Estimate | None = None
+    estimator: Any = dataclasses.field(default=None, repr=False)
+
+    @property
+    def mean(self) -> Estimate | None:
+        """Held-out log-likelihood per row, in nats."""
+        return None if self.rows is None else self.rows.mean()
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        return mean_interval(self.rows.value, level) if self.rows is not None else (np.nan, np.nan)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The result of `compare`: scores, best first, then the models that gave none."""
+
+    scores: tuple[Score, ...]
+    space: Space
+    n_train: int
+    n_test: int
+    source: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Score | None:
+        return self.scores[0] if self.scores and self.scores[0].rows is not None else None
+
+    def __getitem__(self, name: str) -> Score:
+        for score in self.scores:
+            if score.name == name:
+                return score
+        raise KeyError(name)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def to_frame(self) -> Any:
+        """The table as a pandas frame, one row a model."""
+        import pandas as pd
+
+        out = []
+        for score in self.scores:
+            low, high = score.interval()
+            out.append(
+                {
+                    "model": score.name,
+                    "log_likelihood": np.nan if score.mean is None else float(score.mean),
+                    "low": low,
+                    "high": high,
+                    "kind": "" if score.mean is None else score.mean.kind,
+                    "difference": np.nan if score.difference is None else float(score.difference),
+                    "difference_stderr": np.nan
+                    if score.difference is None
+                    else float(score.difference.stderr),
+                    "seconds": score.seconds,
+                    "status": score.status,
+                    "message": score.message,
+                }
+            )
+        return pd.DataFrame(out).set_index("model")
+
+    def __rich__(self) -> Any:
+        from ._display import rendered
+
+        return rendered(self)
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=100, color_system=None, legacy_windows=False)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip()
+
+
+Watch = Callable[[str, str, int, int], None]  # (event, label, number, of how many)
+
+
+def compare(
+    data: Any = None,
+    models: str | Iterable[str] | None = None,
+    *,
+    test: float | int = 0.2,
+    key: Any = 0,
+    progress: bool | Watch = False,
+) -> Comparison:
+    """Fit every model of the catalog that suits the data, and score each on the same held-out rows.
+
+    The score is the mean of log p(x) over the held-out rows, in nats and in the units of the data
+    as given: real columns are standardised by the training rows for the fit, and the log-determinant
+    of that is given back. `difference` is paired, row by row, with the best model.
+
+    Args:
+        data: rows of numbers (array, frame or `Table`); by default the bundled digits. All zeros
+            and ones: binary models; anything else: models of real numbers. NaN: a missing value.
+        models: names to compare (see `contenders()`); a family name such as `rbm` or
+            `GaussianMixture` means all of it. Default: every one that suits the data.
+        test: the fraction, or number, of rows held out.
+        key: decides the split and every model's randomness.
+        progress: show a bar; or a function to call as things happen.
+
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> result = compare(X, ["gaussian", "gmm-diag"], key=0)
+    >>> result.best.mean.kind, len(result)
+    ('exact', 2)
+    """
+    table = digits() if data is None else Table.of(data)
+    key = as_key(key)
+    train, held, space, notes, log_det = _prepare(table, test, key)
+    chosen = _chosen(models, "binary" if isinstance(space, Binary) else "real")
+    seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+    scores = []
+    with _watching(progress, len(chosen)) as watch:
+        for i, (row, contender) in enumerate(chosen):
+            watch("start", contender.label, i, len(chosen))
+            score = _scored(row, contender, train, held, space, log_det, seed)
+            scores.append(score)
+            watch("end", f"{contender.label}: {score.status}", i + 1, len(chosen))
+    return Comparison(_ranked(scores), space, len(train), len(held), table.source, tuple(notes))
+
+
+def contenders() -> list[tuple[Row, Contender]]:
+    """Every model that `compare` can fit, with its row of the catalog."""
+    return [(row, contender) for row in CATALOG for contender in row.contenders]
+
+
+def _chosen(models: str | Iterable[str] | None, data: str) -> list[tuple[Row, Contender]]:
+    everything = contenders()
+    if models is None:
+        return [(row, c) for row, c in everything if c.data == data]
+    wanted = [m.strip() for m in (models.split(",") if isinstance(models, str) else models) if m.strip()]
+    if not wanted:
+        raise BadInput("models", "no name", "at least one model")
+    picked: list[tuple[Row, Contender]] = []
+    for name in wanted:
+        exact = [(row, c) for row, c in everything if c.name == name.lower()]
+        family = [
+            (row, c) for row, c in everything if name.lower() in (row.name.lower(), c.name.split("-")[0])
+        ]
+        # A family means those of its members that suit; a full name means that one, whatever it says.
+        found = exact or [pair for pair in family if pair[1].data == data] or family
+        if not found:
+            from ..data._table import known_name
+
+            known_name("models", name, [c.name for _, c in everything], "a model")
+        picked += [pair for pair in found if pair not in picked]
+    return picked
+
+
+def _prepare(
+    table: Table, test: Any, key: Any
+) -> tuple[np.ndarray, np.ndarray, Space, list[str], np.ndarray]:
+    """(training rows, held-out rows, their space, what to tell, log-determinant of each held-out row)."""
+    notes = []
+    reasons: dict[str, list[str]] = {}
+    for column, why in table.dropped:
+        reasons.setdefault(why, []).append(column)
+    values = table.values
+    empty = np.isnan(values).all(axis=1)
+    if empty.any():
+        notes.append(f"{empty.sum()} rows without any value were left out.")
+        values = values[~empty]
+    train_rows, test_rows = hold_out(len(values), test, key=key)
+    train, held = values[train_rows], values[test_rows]
+    space = find_spaces(values)["x"]
+    log_det = np.zeros(len(held))
+    if not isinstance(space, Binary):
+        spread = np.nanmax(train, axis=0, initial=-np.inf) - np.nanmin(train, axis=0, initial=np.inf)
+        varies = spread > 0
+        flat = [c for c, v in zip(table.columns, varies, strict=True) if not v]
+        if flat:
+            reasons.setdefault("constant in the training rows", []).extend(flat)
+        if not varies.any():
+            raise BadInput("data", "only constant columns", "at least one that varies")
+        train, held = train[:, varies], held[:, varies]
+        space = type(space)(int(varies.sum()))
+        scaling = Standardised.fit(train)
+        log_det = scaling.log_det(held)
+        coded = [c for c, v in zip(table.columns, varies, strict=True) if v]
+        coded = [c for c, column in zip(coded, train.T, strict=True) if np.isin(column, (0, 1)).all()]
+        train, held = scaling.transform(train), scaling.transform(held)
+        if coded:
+            notes.append(
+                f"Only 0 and 1, yet treated as real numbers beside the others: {_listed(coded)}. "
+                "A density on such columns can be arbitrarily high; leave them out to compare fairly."
+            )
+    for why, columns in reasons.items():
+        notes.append(f"Left out, {why}: {_listed(columns)}.")
+    gaps = int(np.isnan(train).sum() + np.isnan(held).sum())
+    if gaps:
+        notes.append(
+            f"{gaps} values are missing; models that learn from such rows do, the others are skipped."
+        )
+    return train, held, space, notes, log_det
+
+
+def _listed(names: list[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _scored(
+    row: Row,
+    contender: Contender,
+    train: np.ndarray,
+    held: np.ndarray,
+    space: Space,
+    log_det: np.ndarray,
+    seed: int,
+) -> Score:
+    """Fit one model and score it. Whatever goes wrong is its status, never ours."""
+    name, label = contender.name, contender.label
+    if contender.data != ("binary" if isinstance(space, Binary) else "real"):
+        wants = "zeros and ones" if contender.data == "binary" else "real numbers"
+        return Score(name, label, "skipped", f"it models {wants}, and the data lie in {space!r}")
+    if not contender.missing and (np.isnan(train).any() or np.isnan(held).any()):
+        return Score(name, label, "skipped", "it does not learn from rows with missing values")
+    began = time.perf_counter()
+    heard: list[str] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimator = row.load()(**contender.parameters(train), random_state=seed)
+            estimator.fit(train)
+            seconds = time.perf_counter() - began
+            rows = estimator.log_prob(held)
+            heard = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    except EnergaxError as error:
+        return Score(name, label, "failed", str(error), time.perf_counter() - began)
+    except Exception as error:  # a model must not take the others down with it
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Score(name, label, "failed", reason, time.perf_counter() - began)
+    rows = rows + log_det
+    result = getattr(estimator, "fit_", None)
+    status = getattr(result, "status", "not converged" if heard else "fitted")
+    message = heard[0] if heard else getattr(result, "message", "")
+    unscored = int((~np.isfinite(rows.value)).sum())
+    if unscored:
+        said = f"{unscored} of {len(held)} held-out rows have no finite log-likelihood under it"
+        return Score(name, label, "failed", said, seconds, estimator=estimator)
+    return Score(name, label, status, message, seconds, rows, estimator=estimator)
+
+
+def _ranked(scores: list[Score]) -> tuple[Score, ...]:
+    """Best first, each with its paired difference to the best; then those without a score."""
+    pairs = sorted(
+        ((s.rows, s) for s in scores if s.rows is not None), key=lambda pair: -pair[0].value.mean()
+    )
+    scored = [dataclasses.replace(s, difference=paired_difference(rows, pairs[0][0])) for rows, s in pairs]
+    return (*scored, *(s for s in scores if s.rows is None))
+
+
+@contextlib.contextmanager
+def _watching(progress: bool | Watch, total: int):
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda *_: None
+    else:
+        from ._display import bar
+
+        with bar(total) as watch:
+            yield watch

@@ -1,0 +1,155 @@
+"""The comparison as a person sees it: a table, what it means, and a bar while it is made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ._compare import Comparison, Score
+
+_KINDS = {"exact": "exact", "lower bound": "bound", "upper bound": "above", "estimate": "estimate"}
+_COLOURS = {
+    "converged": "green",
+    "stopped early": "green",
+    "failed": "red",
+    "skipped": "dim",
+    "not converged": "yellow",
+}
+
+
+def number(value: float, decimals: int = 2) -> str:
+    """A number with a true minus sign, and no minus before nothing.
+
+    >>> number(-18.764), number(-0.001)
+    ('−18.76', '0.00')
+    """
+    text = f"{value:.{decimals}f}"
+    text = text.lstrip("-") if float(text) == 0 else text
+    return text.replace("-", "−")
+
+
+def _decimals(comparison: Comparison) -> int:
+    """Two, or more where two would hide every interval."""
+    halves = [float(s.mean.stderr) for s in comparison.scores if s.mean is not None]
+    smallest = min((h for h in halves if h > 0), default=0.1)
+    return int(np.clip(1 - np.floor(np.log10(smallest)), 2, 4))
+
+
+def _cells(score: Score, best: Score | None, decimals: int) -> list[str]:
+    if score.mean is None:
+        return [score.label, "", "", "", _seconds(score.seconds), score.status]
+    low, high = score.interval()
+    mean = f"{number(float(score.mean), decimals)} ± {number((high - low) / 2, decimals)}"
+    behind = "best"
+    if score is not best and score.difference is not None:
+        low, high = score.difference.interval()
+        behind = f"{number(float(score.difference), decimals)} ± {number((high - low) / 2, decimals)}"
+    return [score.label, mean, _KINDS[score.mean.kind], behind, _seconds(score.seconds), score.status]
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds else ""
+
+
+def rendered(comparison: Comparison) -> Any:
+    """A Rich renderable that is whole at 80 columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    decimals = _decimals(comparison)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("model", no_wrap=True)
+    table.add_column("nats per row", justify="right", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("to the best", justify="right", no_wrap=True)
+    table.add_column("fit s", justify="right", no_wrap=True)
+    table.add_column("status")
+    tied = _tied(comparison)
+    for score in comparison.scores:
+        *cells, status = _cells(score, comparison.best, decimals)
+        style = "bold" if score.name in tied else "dim" if score.rows is None else ""
+        table.add_row(*cells, Text(status, style=_COLOURS.get(score.status, "")), style=style)
+
+    heading = Text()
+    heading.append(comparison.source, style="bold")
+    heading.append(
+        f"\n{comparison.space!r}: {comparison.n_train} rows to learn from, {comparison.n_test} held out."
+    )
+    lines: list[Any] = [heading]
+    lines += [Text(note) for note in comparison.notes]
+    lines += [Text(), table, Text()]
+    lines.append(Text(_legend(comparison, tied), style="dim"))
+    for score in comparison.scores:
+        if score.rows is None:
+            lines.append(Text(f"{score.label}: {score.status}, because {score.message}", style="dim"))
+    return Group(*lines)
+
+
+def _tied(comparison: Comparison) -> set[str]:
+    """The best, and every model whose difference to it is not told from zero at 95 %."""
+    best = comparison.best
+    if best is None:
+        return set()
+    near = {s.name for s in comparison.scores if s.difference is not None and s.difference.interval()[1] >= 0}
+    return near | {best.name}
+
+
+def _legend(comparison: Comparison, tied: set[str]) -> str:
+    if comparison.best is None:
+        return "No model could be scored; the reasons are below."
+    kinds = {s.mean.kind for s in comparison.scores if s.mean is not None}
+    parts = [
+        "How to read it: the mean of log p(row) over the held-out rows, higher is better, ± a 95 % interval.",
+        "“To the best” is paired row by row, so it can be sharp where the intervals on the left overlap;",
+        "bold: not told from the best." if len(tied) > 1 else "bold: the best.",
+    ]
+    if "lower bound" in kinds:
+        parts.append("“Bound”: a lower bound, the truth is at least this.")
+    if "estimate" in kinds:
+        parts.append("“Estimate”: log Z or an integral was sampled.")
+    parts.append("“Fit s”: seconds to fit, with compilation.")
+    return " ".join(parts)
+
+
+@contextlib.contextmanager
+def bar(total: int) -> Iterator[Any]:
+    """A progress bar on the error stream; plain lines where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+
+        def say(event: str, label: str, done: int, of: int) -> None:
+            if event == "end":
+                console.print(f"[{done}/{of}] {label}", markup=False, highlight=False, soft_wrap=True)
+
+        yield say
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("", total=total)
+
+        def watch(event: str, label: str, done: int, of: int) -> None:
+            shown.update(task, completed=done, description=label if event == "start" else None)
+
+        yield watch

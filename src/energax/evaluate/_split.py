@@ -1,0 +1,32 @@
+"""Rows to learn from, and rows that no model sees before it is scored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadInput
+from ..keys import as_key, numpy_generator
+
+
+def hold_out(n: int, test: float | int = 0.2, *, key: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the rows to learn from and of those to test on, both in order.
+
+    `test` is a fraction of the rows, or how many of them.
+
+    >>> train, held = hold_out(10, 0.3, key=0)
+    >>> len(train), len(held), sorted([*train.tolist(), *held.tolist()]) == list(range(10))
+    (7, 3, True)
+    """
+    whole = isinstance(test, int | np.integer) and not isinstance(test, bool)
+    if not whole and not (isinstance(test, float | np.floating) and 0 < test < 1):
+        raise BadInput("test", repr(test), "a fraction strictly between 0 and 1, or a number of rows")
+    n_test = int(test) if whole else round(float(test) * n)
+    n_test = n_test if whole else max(2, n_test)
+    if n_test < 2 or n - n_test < 2:
+        raise BadInput(
+            "test", f"{n_test} of {n} rows held out", "at least 2 rows on each side", "Bring more rows."
+        )
+    order = numpy_generator(as_key(key), 0).permutation(n)
+    return np.sort(order[n_test:]), np.sort(order[:n_test])

@@ -1,0 +1,19 @@
+"""Given some of the variables, find the others: one method a file, and a choice among them."""
+
+from ._ancestral import Ancestral as Ancestral
+from ._chains import Chains as Chains
+from ._dispatch import argmin as argmin
+from ._dispatch import log_partition as log_partition
+from ._dispatch import log_prob as log_prob
+from ._dispatch import plan as plan
+from ._dispatch import posterior as posterior
+from ._dispatch import sample as sample
+from ._enumeration import Enumeration as Enumeration
+from ._exact import Exact as Exact
+from ._importance import Importance as Importance
+from ._lbfgs import LBFGS as LBFGS
+from ._method import Cost as Cost
+from ._method import Method as Method
+from ._method import Minimum as Minimum
+from ._method import Plan as Plan
+from ._posterior import Posterior as Posterior

@@ -1,0 +1,299 @@
+"""Which method answers: exact knowledge, else enumeration, else the standard approximation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import finite
+from ..energy import Energy
+from ..errors import BadInput, Intractable, Unsuitable
+from ..estimate import Estimate
+from ..keys import as_key
+from ..samplers import Draws, Gibbs, Langevin, Sampler
+from ._ancestral import Ancestral
+from ._chains import Chains
+from ._enumeration import Enumeration, joint_values_needed
+from ._exact import Exact
+from ._importance import Importance
+from ._lbfgs import LBFGS
+from ._method import TASKS, Method, Minimum, Plan
+from ._posterior import Posterior
+from ._question import Question
+
+_STANDARD: dict[str, tuple[Method, ...]] = {
+    "argmin": (Exact(), Enumeration(), LBFGS()),
+    "posterior": (Exact(), Enumeration(), Chains(Gibbs()), Chains(Langevin())),
+    "log_prob": (Exact(), Enumeration(), Importance()),
+    "log_partition": (Exact(), Enumeration(), Importance()),
+    "sample": (Ancestral(), Exact(), Enumeration(), Chains(Gibbs()), Chains(Langevin())),
+}
+
+
+def candidates(task: str, energy: Energy) -> tuple[Method, ...]:
+    """The methods tried without a `method=`, best first; a family may add its own.
+
+    An energy with `inference(task)` names its family's standard method there.
+    """
+    own = energy.inference(task) if hasattr(energy, "inference") else None
+    after_exact = 1 + max(i for i, m in enumerate(_STANDARD[task]) if isinstance(m, Enumeration))
+    standard = _STANDARD[task]
+    family = () if own is None else (_as_method(own),)
+    return (*standard[:after_exact], *family, *standard[after_exact:])
+
+
+def choose(task: str, question: Question, method: Any = None) -> Method:
+    """The method asked for, if it makes sense; else the first standard one that does."""
+    energy = question.energy
+    lacking = sorted(energy.inputs - question.names)
+    if lacking:
+        raise Unsuitable(
+            f"{task}: {type(energy).__name__} models {[n for n in energy.spaces if n not in energy.inputs]} "
+            f"given {sorted(energy.inputs)} and nothing else. Give values of {lacking}."
+        )
+    if method is not None:
+        method = _as_method(method)
+        reason = _reason(method, task, question)
+        if reason is None:
+            return method
+        raise Unsuitable(f"{task}: {_name(method)} {reason}. {_instead(task, question)}")
+    refusals = []
+    for candidate in candidates(task, question.energy):
+        reason = candidate.unsuitable(task, question)
+        if reason is None:
+            return candidate
+        refusals.append(f"{_name(candidate)} {reason}")
+    raise Intractable(
+        f"{task} of {type(energy).__name__}",
+        joint_values_needed(task, question),
+        f"{finite.ENUMERATION_LIMIT:,}",
+        f"{'; '.join(refusals)}. {_HINTS[task]}",
+    )
+
+
+_HINTS = {
+    "argmin": "Give the energy `argmin`, or take the best draw: posterior(..., method=Gibbs()).mode.",
+    "posterior": "Give the energy `conditional`, or make what is hidden finite or real.",
+    "log_prob": "For p(y | x) of a model of y alone, ask log_prob(energy, {'y': y}, given={'x': x}).",
+    "log_partition": "Give the energy `log_partition`, or compare models by another score.",
+    "sample": "Give the energy `draw` or `conditional`.",
+}
+
+
+def _as_method(method: Any) -> Method:
+    if isinstance(method, Sampler):
+        return Chains(method)
+    if not isinstance(method, Method):
+        raise BadInput(
+            "method", f"{type(method).__name__}", "a method of energax.infer or a sampler of energax.samplers"
+        )
+    return method
+
+
+def _name(method: Method) -> str:
+    return type(method.sampler).__name__ if isinstance(method, Chains) else type(method).__name__
+
+
+def _reason(method: Method, task: str, question: Question) -> str | None:
+    if task not in method.tasks:
+        return f"does not do {task}; it does {', '.join(sorted(method.tasks))}"
+    return method.unsuitable(task, question)
+
+
+def _instead(task: str, question: Question) -> str:
+    for candidate in candidates(task, question.energy):
+        if candidate.unsuitable(task, question) is None:
+            name = _name(candidate)
+            return f"Use {name}(): {candidate.why(task, question)}."
+    return _HINTS[task]
+
+
+def _need_hidden(question: Question, task: str) -> None:
+    if not question.sought:
+        raise BadInput(
+            "given", f"values of all of {list(question.spaces)}", f"something left to find by {task}"
+        )
+
+
+def _key(key: Any, method: Method, task: str) -> Any:
+    """A key is asked for only where the answer depends on it."""
+    if key is not None:
+        return as_key(key)
+    if method.kind(task, None) == "exact" or isinstance(method, LBFGS):
+        return jax.random.key(0)
+    raise BadInput("key", "none", "an int or a JAX key", f"{method.label} draws at random: try key=0.")
+
+
+def argmin(
+    energy: Energy, given: Mapping[str, Any] | None = None, method: Any = None, *, key: Any = None
+) -> Minimum:
+    """The hidden variables, and the missing coordinates of given ones, at the lowest energy.
+
+    Args:
+        energy: the energy e(given, hidden).
+        given: values by name; one example, or rows with one more leading axis.
+        method: `Exact`, `Enumeration`, `LBFGS`, …; None chooses.
+
+    Returns:
+        a dict by name, with `energy`, `method` and `converged` beside.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import RBM
+    >>> rbm = RBM(jnp.zeros((2, 2)), jnp.array([1.0, -1.0]), jnp.array([-2.0, 3.0]))
+    >>> argmin(rbm, {"x": [[0, 1], [1, 1]]})["z"]
+    array([[0., 1.],
+           [0., 1.]], dtype=float32)
+    """
+    question = Question(energy, given)
+    _need_hidden(question, "argmin")
+    chosen = choose("argmin", question, method)
+    return chosen.argmin(question, None if key is None else as_key(key))
+
+
+def posterior(
+    energy: Energy, given: Mapping[str, Any] | None = None, method: Any = None, *, key: Any = None
+) -> Posterior:
+    """p(hidden | given): marginals, mean, joint tables, draws, and log p(given).
+
+    Missing coordinates (NaN, or `Masked`) of given variables are hidden too.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import RBM
+    >>> rbm = RBM(jnp.zeros((2, 1)), jnp.zeros(2), jnp.array([jnp.log(3.0)]))
+    >>> posterior(rbm, {"x": [0, 1]}).marginals["z"].round(3)
+    array([[0.25, 0.75]], dtype=float32)
+    """
+    question = Question(energy, given)
+    _need_hidden(question, "posterior")
+    chosen = choose("posterior", question, method)
+    return chosen.posterior(question, _key(key, chosen, "posterior"))
+
+
+def log_prob(
+    energy: Energy,
+    data: Mapping[str, Any],
+    method: Any = None,
+    *,
+    given: Mapping[str, Any] | None = None,
+    key: Any = None,
+) -> Estimate:
+    """log p(data) = −F(data) − log Z, one number a row; with `given`, log p(data | given).
+
+    Variables not in `data` are summed out, missing coordinates too. The kind says whether the
+    numbers are exact, lower bounds or estimates.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import RBM
+    >>> coins = RBM(jnp.zeros((2, 1)), jnp.zeros(2), jnp.zeros(1))
+    >>> log_prob(coins, {"x": [[0, 1], [0, float("nan")]]}).value.round(3)     # log ¼, log ½
+    array([-1.386, -0.693], dtype=float32)
+    """
+    question = Question(energy, data, "data")
+    if not question.given:
+        raise BadInput("data", "no variables", f"values of some of {list(question.spaces)}")
+    if given is None and energy.inputs & question.names:
+        given = {k: v for k, v in data.items() if k in energy.inputs}
+        data = {k: v for k, v in data.items() if k not in energy.inputs}
+    if given is not None:
+        return _conditional_log_prob(energy, data, given, method)
+    chosen = choose("log_prob", question, method)
+    return _scalar(question, chosen.log_prob(question, _key(key, chosen, "log_prob")))
+
+
+def _conditional_log_prob(energy: Energy, data, given, method) -> Estimate:
+    """log p(data | given) = F(given) − F(data, given): log Z cancels."""
+    from ._conditional import free_energy_rows
+
+    both = sorted(set(data) & set(given))
+    if not data:
+        raise BadInput("data", f"only {sorted(given)}, which are given", "values of other variables too")
+    if both:
+        raise BadInput("given", f"{both}, which are also in data", "other variables")
+    whole, part = Question(energy, {**data, **given}, "data, given"), Question(energy, given)
+    before, by = free_energy_rows(part, method)
+    after, also_by = free_energy_rows(whole, method)
+    name = by if by == also_by else "enumeration"
+    return _scalar(whole, Estimate(before - after, kind="exact", method=name))
+
+
+def log_partition(energy: Energy, method: Any = None, *, key: Any = None) -> Estimate:
+    """log Z = log Σ exp(−e) over all variables.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import RBM
+    >>> log_partition(RBM(jnp.zeros((2, 1)), jnp.zeros(2), jnp.zeros(1)))        # 3 log 2
+    2.079 (exact)
+    """
+    question = Question(energy, {})
+    chosen = choose("log_partition", question, method)
+    return chosen.log_partition(question, _key(key, chosen, "log_partition"))
+
+
+def sample(
+    energy: Energy,
+    n: int,
+    given: Mapping[str, Any] | None = None,
+    method: Any = None,
+    *,
+    key: Any,
+    n_chains: int | None = None,
+    warmup: int | None = None,
+    thin: int | None = None,
+) -> Draws:
+    """`n` draws of what is hidden given the rest; of every row, if rows are given.
+
+    `n_chains`, `warmup` and `thin` set the chains of a sampler; exact draws need none.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import RBM
+    >>> coins = RBM(jnp.zeros((2, 1)), jnp.zeros(2), jnp.zeros(1))
+    >>> draws = sample(coins, 100, key=0)
+    >>> draws["x"].shape, draws.verdict
+    ((100, 2), '100 exact, independent draws (enumeration)')
+    """
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise BadInput("n", repr(n), "a number of draws >= 1")
+    question = Question(energy, given)
+    _need_hidden(question, "sample")
+    chosen = choose("sample", question, method)
+    settings = {"n_chains": n_chains, "warmup": warmup, "thin": thin}
+    settings = {k: v for k, v in settings.items() if v is not None}
+    if settings and not isinstance(chosen, Chains):
+        if method is not None:
+            found = f"settings of chains with {chosen.label}"
+            raise BadInput(", ".join(settings), found, "a sampler as method")
+        settings = {}
+    if settings:
+        chosen = dataclasses.replace(chosen, **settings)
+    return chosen.sample(question, int(n), as_key(key))
+
+
+def plan(
+    task: str,
+    energy: Energy,
+    given: Mapping[str, Any] | None = None,
+    method: Any = None,
+) -> Plan:
+    """What a task would do, why, and what it would cost, without doing it.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import RBM
+    >>> print(plan("log_partition", RBM(jnp.zeros((9, 4)), jnp.zeros(9), jnp.zeros(4))))
+    log_partition by enumeration (exact), because all 16 joint values can be summed. Cost: 16 joint
+    values a row, about 16 evaluations of the energy, about 64 B of memory.
+    """
+    if task not in TASKS:
+        raise BadInput("task", repr(task), f"one of {', '.join(TASKS)}")
+    question = Question(energy, given)
+    chosen = choose(task, question, method)
+    return Plan(
+        task, chosen, chosen.why(task, question), chosen.kind(task, question), chosen.cost(task, question)
+    )
+
+
+def _scalar(question: Question, estimate: Estimate) -> Estimate:
+    return estimate if question.many else estimate[0]

@@ -1,0 +1,117 @@
+"""What is known of the hidden variables once others are given."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import BadInput, Intractable
+from ..keys import as_key
+from ..spaces import Binary, Space
+
+if TYPE_CHECKING:
+    from ..estimate import Estimate
+    from ..samplers import Draws
+    from ._question import Question
+
+
+class Posterior(ABC):
+    """p(hidden | given), for one example or for rows.
+
+    Attributes:
+        method: the name of the method that found it.
+        kind: exact, or an estimate from draws.
+        spaces: the variables it speaks of, partly missing ones among them.
+    """
+
+    method: str
+    kind: str
+
+    def __init__(self, question: Question):
+        self._question = question
+        self._cache: dict[str, Any] = {}
+
+    @property
+    def spaces(self) -> dict[str, Space]:
+        return self._question.sought
+
+    def __repr__(self) -> str:
+        rows = f"{self._question.n} rows, " if self._question.many else ""
+        return f"Posterior(of {', '.join(self.spaces)}; {rows}{self.method}, {self.kind})"
+
+    @property
+    def marginals(self) -> dict[str, np.ndarray]:
+        """Probabilities of every finite coordinate, by name: shape (*shape, values), rows first."""
+        return self._question.answer(self._once("marginals", self._marginals))
+
+    @property
+    def mean(self) -> dict[str, np.ndarray]:
+        """E[variable | given] by name, for variables that are numbers (an index has no mean)."""
+        return self._question.answer(self._once("mean", self._mean))
+
+    @property
+    def log_evidence(self) -> Estimate:
+        """log p(given), with its kind: what `log_prob` says of the given values."""
+        return self._once("log_evidence", self._log_evidence)
+
+    def joint(self, *names: str) -> np.ndarray:
+        """p(names | given): one axis for each named variable, over its listed values."""
+        spaces = self._question.spaces
+        wrong = [n for n in names if n not in self.spaces or not spaces[n].is_finite]
+        if wrong or not names:
+            finite = [n for n in self.spaces if spaces[n].is_finite]
+            raise BadInput("names", f"{wrong or 'none'}", f"finite hidden variables, some of {finite}")
+        shape = tuple(spaces[n].n_values for n in names)
+        if np.prod([float(s) for s in shape]) > 2**20:
+            size = " × ".join(f"{s:,}" for s in shape)
+            raise Intractable("joint", f"a table of {size}", f"{2**20:,}", "Ask for fewer variables.")
+        table = self._joint(names)
+        return self._question.answer(table.reshape(-1, *shape))
+
+    def sample(self, n: int = 1, *, key: Any) -> Draws:
+        """Draws from p(hidden | given)."""
+        if not isinstance(n, (int, np.integer)) or n < 1:
+            raise BadInput("n", repr(n), "a number of draws >= 1")
+        return self._sample(int(n), as_key(key))
+
+    def _once(self, name: str, compute: Any) -> Any:
+        if name not in self._cache:
+            self._cache[name] = compute()
+        return self._cache[name]
+
+    def _log_evidence(self) -> Estimate:
+        from ._dispatch import choose
+
+        question = self._question
+        method = choose("log_prob", question)
+        estimate = method.log_prob(question, jax.random.key(0))
+        return estimate if question.many else estimate[0]
+
+    @abstractmethod
+    def _marginals(self) -> dict[str, np.ndarray]: ...
+
+    @abstractmethod
+    def _mean(self) -> dict[str, np.ndarray]: ...
+
+    @abstractmethod
+    def _joint(self, names: tuple[str, ...]) -> np.ndarray: ...
+
+    @abstractmethod
+    def _sample(self, n: int, key: Any) -> Draws: ...
+
+
+def has_mean(space: Space) -> bool:
+    return isinstance(space, Binary) or not space.is_finite
+
+
+def index_of(space: Space, value: Any) -> Any:
+    """The number of a value in the list of its finite space: the inverse of `space.at`."""
+    flat = jnp.reshape(value, (-1,)).astype(int)
+    index = jnp.zeros((), int)
+    for i in range(space.size):
+        index = index * space.values_per_coordinate + flat[i]
+    return index

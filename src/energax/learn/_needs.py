@@ -1,0 +1,56 @@
+"""What several objectives ask of an energy and its data, refused in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..energy import Energy, log_partition_cost
+from ..errors import Unsuitable
+from ..finite import ENUMERATION_LIMIT
+from ..missing import is_masked
+
+
+def need_complete(objective: Any, energy: Energy, data: Mapping[str, Any], *names: str, instead: str) -> None:
+    """Refuse missing values in these variables where the objective cannot sum them out."""
+    for name in names:
+        if is_masked(data[name]):
+            raise Unsuitable(
+                f"{type(objective).__name__} cannot learn from missing values of {name!r}. "
+                f"Impute them first, or use {instead}."
+            )
+
+
+def need_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
+    """Refuse missing values that the energy neither integrates out nor can enumerate."""
+    for name, value in data.items():
+        if is_masked(value) and name not in energy.marginalises and not energy.spaces[name].is_finite:
+            raise Unsuitable(
+                f"{type(objective).__name__}: {type(energy).__name__} cannot integrate out missing values of "
+                f"{name!r}. Impute them first, or use an energy that can, such as a mixture."
+            )
+
+
+def need_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
+    """Refuse a variable that is not in ℝⁿ."""
+    if name not in energy.spaces:
+        raise Unsuitable(
+            f"{type(objective).__name__} learns from {name!r}, but {type(energy).__name__} has only "
+            f"{sorted(energy.spaces)}. Name one of these."
+        )
+    space = energy.spaces[name]
+    if type(space).__name__ != "Real":
+        raise Unsuitable(
+            f"{type(objective).__name__} needs gradients in {name!r} in all of ℝⁿ, but it is in {space!r}. "
+            f"Use {instead}."
+        )
+
+
+def need_log_partition(objective: Any, energy: Energy, instead: str) -> None:
+    """Refuse an energy whose log Z is neither known nor small enough to enumerate."""
+    _, cost = log_partition_cost(energy)
+    if not energy.knows("log_partition") and (cost is None or cost > ENUMERATION_LIMIT):
+        raise Unsuitable(
+            f"{type(objective).__name__} needs log Z, which {type(energy).__name__} does not know and which "
+            f"cannot be enumerated. Use {instead}."
+        )

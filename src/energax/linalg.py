@@ -1,0 +1,58 @@
+"""Factors of many small matrices at once.
+
+On a CPU, XLA hands a stack of matrices to LAPACK one by one on the very threads that wait for the
+result: two such stacks that do not depend on each other can wait for ever on a machine with few
+cores. The stacks here are of small matrices, for which plain loops over columns, each a product
+over the whole stack, are as fast and cannot wait. Large matrices, and accelerators, keep their
+libraries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+_SMALL = 64
+
+
+def cholesky(matrix: Any) -> Any:
+    """The lower L with LLᵀ = `matrix`, for (..., d, d); NaN where it is not positive definite.
+
+    >>> cholesky(jnp.array([[[4.0, 2.0], [2.0, 5.0]]]))
+    Array([[[2., 0.],
+            [1., 2.]]], dtype=float32)
+    """
+    if matrix.shape[-1] > _SMALL:
+        return jnp.linalg.cholesky(matrix)
+    return jax.lax.platform_dependent(matrix, cpu=_columns, default=jnp.linalg.cholesky)
+
+
+def solve_lower(factor: Any, right: Any) -> Any:
+    """X with LX = `right`, for lower L (..., d, d) and right sides (..., d, m)."""
+    if factor.shape[-1] > _SMALL:
+        return jax.scipy.linalg.solve_triangular(factor, right, lower=True)
+    library = lambda f, r: jax.scipy.linalg.solve_triangular(f, r, lower=True)
+    return jax.lax.platform_dependent(factor, right, cpu=_substitute, default=library)
+
+
+def _columns(matrix: Any) -> Any:
+    rows = jnp.arange(matrix.shape[-1])
+
+    def column(j, factor):
+        # What the columns before have not explained of this one.
+        rest = matrix[..., j] - jnp.einsum("...ij,...j->...i", factor, factor[..., j, :])
+        new = jnp.where(rows >= j, rest, 0) / jnp.sqrt(rest[..., j])[..., None]
+        return factor.at[..., j].set(new)
+
+    return jax.lax.fori_loop(0, matrix.shape[-1], column, jnp.zeros_like(matrix))
+
+
+def _substitute(factor: Any, right: Any) -> Any:
+    def row(i, solved):
+        known = jnp.einsum("...j,...jm->...m", factor[..., i, :], solved)
+        new = (right[..., i, :] - known) / factor[..., i, i][..., None]
+        return solved.at[..., i, :].set(new)
+
+    return jax.lax.fori_loop(0, factor.shape[-1], row, jnp.zeros_like(right))

@@ -1,0 +1,60 @@
+"""Multilayer perceptrons in one line, and a new random start for any network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+
+from ..errors import BadInput
+from ..keys import as_key
+
+
+def mlp(
+    n_in: int,
+    n_out: int | Literal["scalar"],
+    *,
+    key: Any,
+    width: int = 64,
+    depth: int = 1,
+    activation: Callable[[Any], Any] = jax.nn.silu,
+) -> eqx.nn.MLP:
+    """`depth` hidden layers of `width` units. The default activation is smooth, as scores need it.
+
+    >>> mlp(2, "scalar", key=0)(jax.numpy.zeros(2)).shape
+    ()
+    """
+    for name, value in (("width", width), ("depth", depth)):
+        if not isinstance(value, int) or value < (0 if name == "depth" else 1):
+            raise BadInput(name, repr(value), "a whole number, at least 1 (a depth may be 0)")
+    return eqx.nn.MLP(n_in, n_out, width, depth, activation, key=as_key(key))
+
+
+def _is_layer(node: Any) -> bool:
+    return isinstance(node, eqx.nn.Linear | eqx.nn.Conv | eqx.nn.ConvTranspose)
+
+
+def reinitialise(network: Any, key: Any) -> Any:
+    """The same network with new random weights: every linear and convolutional layer uniform in ±1/√fan-in.
+
+    Other arrays (the gains of a normalisation, for one) stay as they are.
+
+    >>> a = mlp(3, 2, key=0)
+    >>> bool((reinitialise(a, 1).layers[0].weight == a.layers[0].weight).any())
+    False
+    """
+    nodes, treedef = jax.tree.flatten(network, is_leaf=_is_layer)
+    keys = iter(jax.random.split(as_key(key), sum(map(_is_layer, nodes)) or 1))
+    return jax.tree.unflatten(treedef, [_fresh(n, next(keys)) if _is_layer(n) else n for n in nodes])
+
+
+def _fresh(layer: Any, key: Any) -> Any:
+    fan_in = max(1, layer.weight[0].size)
+    leaves, treedef = jax.tree.flatten(eqx.filter(layer, eqx.is_inexact_array))
+    new = [
+        jax.random.uniform(k, leaf.shape, leaf.dtype, -1, 1) / fan_in**0.5
+        for leaf, k in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
+    ]
+    return eqx.combine(jax.tree.unflatten(treedef, new), layer)

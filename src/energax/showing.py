@@ -1,0 +1,15 @@
+"""How parts print themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+
+def shown(module: Any) -> str:
+    """A module as Equinox prints it, less the addresses of functions, which tell a reader nothing."""
+    import equinox as eqx
+
+    text = eqx.tree_pformat(module)
+    text = re.sub(r"<PjitFunction of <function (\S+) at 0x[0-9a-f]+>>", r"<function \1>", text)
+    return re.sub(r" at 0x[0-9a-f]+", "", text)

@@ -1,0 +1,179 @@
+"""Classifiers: accuracies on digits, agreement with a peer, labels, passes, and both ways to keep a model."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import optax
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import energax
+from energax.errors import BadInput, ConvergenceWarning, Diverged
+from energax.estimators import LinearClassifier, MLPClassifier
+from energax.learn import CrossEntropy, Descent, Margin
+
+IRIS, SPECIES = load_iris(return_X_y=True)
+SPECIES = np.array(["setosa", "versicolor", "virginica"], dtype=object)[SPECIES]
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"),
+    [({}, 0.91), ({"loss": "margin", "max_iter": 300, "tol": None}, 0.90)],
+    ids=["cross-entropy", "margin"],
+)
+def test_digits(grey_digits, settings, least):
+    X, y, X_test, y_test = grey_digits
+    model = LinearClassifier(**settings).fit(X, y)
+    assert model.score(X_test, y_test) >= least
+    assert model.energy_.weight.dtype == np.float32
+
+
+def test_cross_entropy_is_logistic_regression():
+    """The objective is convex: another solver must find the same probabilities."""
+    X = StandardScaler().fit_transform(IRIS)
+    alpha = 0.01
+    ours = LinearClassifier(alpha=alpha, tol=1e-12).fit(X, SPECIES)
+    theirs = LogisticRegression(C=1 / (alpha * len(X)), tol=1e-10, max_iter=10_000).fit(X, SPECIES)
+    assert ours.converged_
+    assert np.abs(ours.predict_proba(X) - theirs.predict_proba(X)).max() < 1e-4
+    assert np.array_equal(ours.classes_, theirs.classes_) and np.array_equal(
+        ours.predict(X), theirs.predict(X)
+    )
+
+
+def test_weights_are_repetitions():
+    rng = np.random.default_rng(0)
+    times = rng.integers(0, 3, len(IRIS))
+    weighted = LinearClassifier(alpha=0.01, tol=1e-12).fit(IRIS, SPECIES, sample_weight=times)
+    repeated = LinearClassifier(alpha=0.01, tol=1e-12).fit(
+        np.repeat(IRIS, times, 0), np.repeat(SPECIES, times)
+    )
+    assert np.abs(weighted.predict_proba(IRIS) - repeated.predict_proba(IRIS)).max() < 1e-4
+
+
+def test_two_classes_and_their_margin():
+    two = SPECIES != "setosa"
+    model = LinearClassifier().fit(IRIS[two], SPECIES[two])
+    margin = model.decision_function(IRIS[two])
+    assert margin.shape == (100,)
+    assert np.array_equal(margin > 0, model.predict(IRIS[two]) == "virginica")
+    assert np.allclose(model.predict_proba(IRIS[two])[:, 1], 1 / (1 + np.exp(-margin)))
+
+
+def test_a_margin_gives_no_probabilities_and_says_why():
+    model = LinearClassifier("margin", max_iter=5, tol=None).fit(IRIS, SPECIES)
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError) as caught:
+        model.predict_proba(IRIS)
+    assert "cross-entropy" in str(caught.value.__cause__ or caught.value)
+
+
+def test_any_learner_or_objective_takes_the_place_of_the_default():
+    model = LinearClassifier(learner=Descent(CrossEntropy(beta=2.0), optax.adam(0.1)), max_iter=200).fit(
+        IRIS, SPECIES
+    )
+    assert model.score(IRIS, SPECIES) > 0.95
+    assert (
+        LinearClassifier(Margin(margin=2.0), max_iter=300, tol=None).fit(IRIS, SPECIES).score(IRIS, SPECIES)
+        > 0.9
+    )
+    with pytest.raises(BadInput, match="learner"):
+        LinearClassifier(learner=optax.adam(0.1)).fit(IRIS, SPECIES)
+
+
+def test_mlp_bends_where_a_line_cannot():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 2)) * [1.0, 1e3]
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    model = MLPClassifier((32,), max_iter=150, tol=None, learning_rate_init=0.01, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.95 > 0.75 > LinearClassifier().fit(X, y).score(X, y)
+    assert model.energy_.network.layers[1].weight.dtype == np.float32
+
+
+def test_early_stopping_keeps_the_best():
+    model = MLPClassifier(
+        (8,),
+        max_iter=500,
+        tol=None,
+        early_stopping=True,
+        n_iter_no_change=5,
+        learning_rate_init=0.05,
+        random_state=0,
+    ).fit(IRIS, SPECIES)
+    assert model.fit_.status == "stopped early" and model.n_iter_ < 500
+    assert np.nanargmin(model.history_["validation"]) == model.n_iter_ - 6
+
+
+def test_passes_add_up_to_a_fit():
+    model = LinearClassifier(learning_rate=0.05, random_state=0)
+    for _ in range(60):
+        model.partial_fit(IRIS, SPECIES, classes=np.unique(SPECIES))
+    assert model.score(IRIS, SPECIES) > 0.9
+    with pytest.raises(BadInput, match="first call"):
+        model.partial_fit(IRIS, SPECIES, classes=["a", "b"])
+
+
+def test_an_end_before_convergence_is_told():
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter .now 2."):
+        model = LinearClassifier(max_iter=2).fit(IRIS, SPECIES)
+    assert not model.converged_ and model.n_iter_ == 2
+
+
+def test_divergence_is_an_error_not_a_model():
+    with pytest.raises(Diverged, match="lower the learning rate"):
+        MLPClassifier((4,), learning_rate_init=1e38, max_iter=20, random_state=0).fit(IRIS, SPECIES)
+
+
+def test_in_a_pipeline_and_a_grid():
+    grid = GridSearchCV(
+        make_pipeline(StandardScaler(), LinearClassifier()), {"linearclassifier__alpha": [1e-3, 1e-1]}, cv=3
+    ).fit(IRIS, SPECIES)
+    assert grid.best_score_ > 0.9
+    assert (
+        clone(grid.best_estimator_[-1]).get_params()["alpha"] == grid.best_params_["linearclassifier__alpha"]
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LinearClassifier(),
+        MLPClassifier((8, 4), "tanh", max_iter=5, tol=None, random_state=0),
+        MLPClassifier((8,), max_iter=5, tol=None, dtype="float64", random_state=1),
+    ],
+    ids=["linear", "mlp", "mlp64"],
+)
+def test_kept_by_either_way_it_says_the_same(model, tmp_path):
+    model = clone(model).fit(IRIS, SPECIES)
+    model.save(tmp_path / "m")
+    for back in (
+        type(model).load(tmp_path / "m"),
+        energax.load(tmp_path / "m"),
+        pickle.loads(pickle.dumps(model)),
+    ):
+        assert repr(back) == repr(model) and repr(back.fit_) == repr(model.fit_)
+        assert np.array_equal(back.predict(IRIS), model.predict(IRIS)) and back.classes_.dtype == object
+        proba = back.predict_proba(IRIS)
+        assert proba.dtype == model.predict_proba(IRIS).dtype == model.dtype_
+        assert np.array_equal(proba, model.predict_proba(IRIS))
+        back.partial_fit(IRIS, SPECIES)
+
+
+def test_a_learner_of_closures_is_pickled_but_not_saved(tmp_path):
+    model = LinearClassifier(learner=Descent(CrossEntropy(), optax.adam(0.1)), max_iter=5).fit(IRIS, SPECIES)
+    back = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(back.predict_proba(IRIS), model.predict_proba(IRIS))
+    assert clone(back).fit(IRIS, SPECIES).n_iter_ == 5
+    with pytest.raises(BadInput, match=r"set_params\(learner=None\)"):
+        model.save(tmp_path / "m")
+    model.set_params(learner=None).save(tmp_path / "m")
+    assert np.array_equal(energax.load(tmp_path / "m").predict_proba(IRIS), model.predict_proba(IRIS))
+    with pytest.raises(energax.BadFile, match="not MLPClassifier"):
+        MLPClassifier.load(tmp_path / "m")

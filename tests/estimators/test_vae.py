@@ -1,0 +1,121 @@
+"""The VAE recipe: a bound that is one, both likelihoods, missing values, both ways to keep it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import energax
+from energax.errors import BadInput
+from energax.estimators import VAE
+from energax.infer import Enumeration, log_prob
+
+pytestmark = pytest.mark.filterwarnings("ignore:Importance")  # bounds of few draws are loose, and say so
+
+RNG = np.random.default_rng(0)
+_Z = RNG.normal(size=(400, 1))
+LINE = (
+    np.c_[_Z, -_Z, 0.5 * _Z] * [1.0, 10.0, 100.0] + RNG.normal(size=(400, 3)) * [0.3, 3.0, 30.0] + [0, 50, -7]
+)
+
+
+@pytest.fixture(scope="module")
+def line():
+    return VAE(1, (), max_iter=150, learning_rate=0.01, random_state=0).fit(LINE)
+
+
+def test_a_linear_gaussian_is_learned_to_its_likelihood(line):
+    """Factor analysis with one factor: the likelihood of the true model is known in closed form."""
+    from scipy.stats import multivariate_normal
+
+    load, noise = np.array([1.0, -10.0, 50.0]), np.array([0.3, 3.0, 30.0])
+    truth = multivariate_normal([0, 50, -7], np.outer(load, load) + np.diag(noise**2)).logpdf(LINE).mean()
+    found = line.log_prob(LINE)
+    assert found.kind == "lower bound"
+    assert (
+        truth - 0.1 < found.mean().value < truth + 0.15
+    )  # fitted on these rows, it may exceed the truth a little
+
+
+def test_there_and_back(line):
+    z = line.transform(LINE)
+    assert z.shape == (400, 1) and z.dtype == np.float32
+    back = line.inverse_transform(z)
+    assert np.corrcoef(back[:, 1], LINE[:, 1])[0, 1] > 0.9
+    assert abs(np.corrcoef(z[:, 0], _Z[:, 0])[0, 1]) > 0.9
+    for bad in (z[:, 0], np.zeros((2, 3)), [[np.nan]], np.zeros((0, 1))):
+        with pytest.raises(BadInput, match="Z: found"):
+            line.inverse_transform(bad)
+
+
+def test_draws_have_the_moments_of_the_data(line):
+    drawn = line.sample(2000)
+    assert np.abs((drawn.mean(0) - LINE.mean(0)) / LINE.std(0)).max() < 0.2
+    assert np.abs(drawn.std(0) / LINE.std(0) - 1).max() < 0.2
+
+
+def test_missing_values_are_filled_from_the_others(line):
+    holes = LINE.copy()
+    holes[:, 1] = np.nan
+    filled = line.impute(holes)
+    assert np.array_equal(filled[:, [0, 2]], LINE[:, [0, 2]].astype(np.float32))
+    assert np.sqrt(np.mean((filled[:, 1] - LINE[:, 1]) ** 2)) < 0.75 * LINE[:, 1].std()
+    assert np.isfinite(line.score_samples(holes)).all()
+
+
+def test_learning_with_holes():
+    holes = np.where(RNG.random(LINE.shape) < 0.2, np.nan, LINE)
+    model = VAE(1, (16,), max_iter=100, learning_rate=0.01, random_state=0).fit(holes)
+    filled = model.impute(holes)
+    missing = np.isnan(holes)
+    error = ((filled - LINE) / LINE.std(0))[missing]
+    assert np.sqrt(np.mean(error**2)) < 0.85  # the mean of each column would have 1
+
+
+def test_digits(binary_digits):
+    X, X_test = binary_digits
+    model = VAE(8, (64,), max_iter=50, learning_rate=5e-3, random_state=0).fit(X)
+    found = model.log_prob(X_test).mean()
+    assert found.kind == "lower bound" and -19.6 < found.value < -16
+    more = model.set_params(n_importance=2000).log_prob(X_test).mean()
+    assert more.value > found.value - 0.02  # the bound rises with the number of draws
+
+
+def test_the_bound_is_below_the_truth():
+    """A decoder with two hidden pairs of coins, small enough to enumerate, says what log p(x) is."""
+    from energax.energies import Decoder, UniformChoices
+
+    X = (RNG.random((60, 5)) < 0.5).astype(np.float32)
+    model = VAE(1, (8,), max_iter=5, n_importance=20, random_state=0).fit(X)
+    truth = Decoder(model.energy_.network, UniformChoices(1), model.energy_.likelihood)
+    assert log_prob(truth, {"x": X}, Enumeration()).kind == "exact"
+    # The same decoder with its one hidden number integrated on a fine grid.
+    grid = np.linspace(-8, 8, 2001).astype(np.float32)
+    import jax
+
+    joint = -jax.vmap(lambda x: jax.vmap(lambda z: model.energy_(x=x, z=z[None]))(grid))(X)
+    from scipy.special import logsumexp
+
+    exact = logsumexp(np.asarray(joint, float), axis=1) + np.log(grid[1] - grid[0])
+    bound = model.log_prob(X)
+    assert bound.value.mean() <= exact.mean() + 3 * bound.mean().stderr / np.sqrt(20)
+    assert bound.value.mean() > exact.mean() - 0.1
+
+
+def test_kept_by_either_way_it_says_the_same(line, tmp_path):
+    line.save(tmp_path / "m")
+    for back in (VAE.load(tmp_path / "m"), energax.load(tmp_path / "m"), pickle.loads(pickle.dumps(line))):
+        assert repr(back) == repr(line)
+        assert np.array_equal(back.transform(LINE), line.transform(LINE))
+        assert np.array_equal(back.score_samples(LINE[:20]), line.score_samples(LINE[:20]))
+        assert np.array_equal(back.sample(3), line.sample(3))
+
+
+def test_passes():
+    model = VAE(1, (16,), learning_rate=0.01, random_state=0).partial_fit(LINE)
+    first = model.history_["objective"][-1]
+    for _ in range(15):
+        model.partial_fit(LINE)
+    assert model.history_["objective"][-1] < first

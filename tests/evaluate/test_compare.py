@@ -1,0 +1,158 @@
+"""`compare`: every number on one held-out scale, in the units of the data, and no model takes it down."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from energax import catalog
+from energax.errors import BadInput
+from energax.evaluate import _compare, compare, contenders, hold_out
+
+ROWS = np.random.default_rng(0).normal(size=(160, 2)) @ np.array([[1.0, 0.8], [0.0, 0.5]]) + [3.0, -1.0]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return compare(ROWS, ["gaussian", "gmm-diag"], key=0)
+
+
+def test_one_gaussian_is_the_gaussian_of_the_training_rows(plain):
+    train, held = hold_out(len(ROWS), 0.2, key=0)
+    X = ROWS[train]
+    reference = multivariate_normal(X.mean(0), np.cov(X.T, bias=True)).logpdf(ROWS[held])
+    # The mixture adds 1e-6 to its variances, as scikit-learn's does.
+    np.testing.assert_allclose(plain["gaussian"].rows.value, reference, atol=1e-4)
+    assert plain["gaussian"].mean.kind == "exact"
+
+
+def test_units_move_the_density_by_their_jacobian(plain):
+    scaled = compare(ROWS * [1e3, 1e-2] + 5, ["gaussian", "gmm-diag"], key=0)
+    for name in ("gaussian", "gmm-diag"):
+        shift = float(scaled[name].mean) - float(plain[name].mean)
+        assert abs(shift + np.log(1e3) + np.log(1e-2)) < 1e-3
+
+
+def test_best_first_with_paired_differences(plain):
+    means = [float(s.mean) for s in plain.scores]
+    assert means == sorted(means, reverse=True)
+    assert float(plain.best.difference) == 0
+    other = plain.scores[1]
+    np.testing.assert_allclose(float(other.difference), means[1] - means[0], atol=1e-9)
+    frame = plain.to_frame()
+    assert (frame["low"] < frame["log_likelihood"]).all() and (frame["log_likelihood"] < frame["high"]).all()
+
+
+def test_the_same_key_gives_the_same_table(plain):
+    again = compare(ROWS, ["gaussian", "gmm-diag"], key=0)
+    columns = ["log_likelihood", "difference", "status"]
+    assert again.to_frame()[columns].equals(plain.to_frame()[columns])
+    other = compare(ROWS, ["gaussian"], key=1)
+    assert float(other["gaussian"].mean) != float(plain["gaussian"].mean)
+
+
+def test_missing_values_are_summed_out_or_the_model_is_skipped():
+    X = ROWS.copy()
+    X[::7, 0] = np.nan
+    X[5] = np.nan
+    result = compare(X, ["gaussian", "energy-model"], key=0)
+    assert np.isfinite(float(result["gaussian"].mean))
+    assert result["energy-model"].status == "skipped" and "missing" in result["energy-model"].message
+    assert any("without any value" in note for note in result.notes)
+    # A row with only its second value known is scored by the marginal of that value.
+    kept = X[~np.isnan(X).all(1)]
+    _, held = hold_out(len(kept), 0.2, key=0)
+    half = np.flatnonzero(np.isnan(kept[held, 0]))
+    assert len(half)
+    complete = multivariate_normal(ROWS[:, 1].mean(), ROWS[:, 1].var())
+    expected = complete.logpdf(kept[held][half, 1])
+    np.testing.assert_allclose(result["gaussian"].rows.value[half], expected, atol=0.2)
+
+
+def test_columns_that_cannot_be_used_are_named():
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {"a": ROWS[:, 0], "flat": 1.0, "name": "x", "b": ROWS[:, 1], "coin": np.arange(160) % 2}
+    )
+    result = compare(frame, ["gaussian"], key=0)
+    told = " ".join(result.notes)
+    assert "not numeric: name" in told and "constant in the training rows: flat" in told and "coin" in told
+    assert result.space.shape == (3,)
+
+
+def test_a_model_that_breaks_is_a_row(monkeypatch):
+    def broken(X):
+        raise RuntimeError("no luck")
+
+    row = catalog.find("GaussianMixture")
+    bad = dataclasses.replace(row.contenders[0], name="broken", label="broken", parameters=broken)
+    whole = dataclasses.replace(row, contenders=(*row.contenders, bad))
+    monkeypatch.setattr(_compare, "CATALOG", (whole,))
+    result = compare(ROWS, ["broken", "gaussian"], key=0)
+    assert [s.name for s in result.scores] == ["gaussian", "broken"]
+    assert result["broken"].status == "failed" and "no luck" in result["broken"].message
+    assert "no luck" in repr(result)
+
+
+def test_a_model_for_other_data_is_skipped_and_says_so(plain):
+    result = compare(ROWS, ["gaussian", "rbm-cd"], key=0)
+    assert result["rbm-cd"].status == "skipped" and "zeros and ones" in result["rbm-cd"].message
+
+
+def test_a_family_means_all_of_it_that_suits():
+    names = lambda wish, data: [c.name for _, c in _compare._chosen(wish, data)]
+    assert names("GaussianMixture", "real") == [c.name for c in catalog.find("GaussianMixture").contenders]
+    assert names("gmm", "real") == ["gmm-full", "gmm-tied", "gmm-diag", "gmm-spherical"]
+    assert names("vae", "binary") == ["vae-1", "vae-10"]
+    assert names(None, "binary") == [c.name for _, c in contenders() if c.data == "binary"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"models": ["gausian"]}, "Did you mean 'gaussian'"),
+        ({"models": []}, "at least one model"),
+        ({"test": 1.5}, "fraction"),
+        ({"data": np.ones((20, 2)) * 3}, "constant"),
+        ({"data": ROWS[:3]}, "2 rows on each side"),
+        ({"key": "x"}, "key"),
+    ],
+)
+def test_bad_input_at_the_door(arguments, said):
+    with pytest.raises(BadInput, match=said):
+        compare(**{"data": ROWS, "models": ["gaussian"], **arguments})
+
+
+def test_the_table_is_whole_at_80_columns(plain):
+    from rich.console import Console
+
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(plain)
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    table = [line for line in lines if "±" in line and "How" not in line and "interval" not in line]
+    assert len(table) == len(plain), "a row of the table was wrapped"
+    assert all(len(c.label) <= 19 for _, c in contenders())
+
+
+def test_progress_is_told(plain):
+    heard = []
+    compare(ROWS, ["gaussian"], key=0, progress=lambda *event: heard.append(event))
+    assert heard[0][:2] == ("start", "one Gaussian") and heard[-1] == ("end", "one Gaussian: converged", 1, 1)
+
+
+@pytest.mark.slow
+def test_every_binary_model_beats_independent_bits_on_the_digits():
+    """The main job on its default data: nine models, all scored, the order that theory asks for."""
+    result = compare(key=0)
+    means = {s.name: float(s.mean) for s in result.scores}
+    assert len(means) == 9
+    assert all(value > means["bernoulli"] + 3 for name, value in means.items() if name != "bernoulli")
+    assert means["vae-10"] > means["vae-1"]
+    assert means["bernoulli-mixture-50"] > means["bernoulli-mixture-10"]
+    assert means["rbm-likelihood"] > -19.3 and means["vae-10"] > -17.4

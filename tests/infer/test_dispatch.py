@@ -1,0 +1,203 @@
+"""What is chosen, what is refused and how, and that the answer has the shape of the question."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energax import Mixture, argmin, log_partition, log_prob, plan, posterior, sample
+from energax.energies import RBM, Decoder, GaussianRBM, Gaussians, Linear, NeuralEnergy
+from energax.energy import Energy
+from energax.errors import BadInput, Intractable, Unsuitable
+from energax.infer import LBFGS, Ancestral, Chains, Enumeration, Exact, Importance, _question
+from energax.samplers import Gibbs, Langevin
+from energax.spaces import Binary, Count
+
+rbm = RBM(jnp.ones((4, 3)) / 3, jnp.zeros(4), jnp.zeros(3))
+large = RBM(jnp.zeros((60, 50)), jnp.zeros(60), jnp.zeros(50))
+two = Mixture(Gaussians(jnp.array([[0.0, 0.0], [3.0, 1.0]]), jnp.stack([jnp.eye(2)] * 2)))
+bowl = NeuralEnergy(lambda x: 0.0 * x.sum(), 2, confinement=1.0)
+line = Linear(jnp.array([[1.0], [-1.0]]), jnp.zeros(2))
+decoder = Decoder(lambda z: z, 2)
+bits, hole = {"x": [0, 1, 1, 0]}, {"x": [0.5, np.nan]}
+
+
+@pytest.mark.parametrize(
+    ("task", "energy", "given", "method", "kind"),
+    [
+        ("posterior", rbm, bits, Exact, "exact"),
+        ("posterior", rbm, {}, Enumeration, "exact"),
+        ("posterior", large, {}, Chains, "estimate"),
+        ("posterior", bowl, {}, Chains, "estimate"),
+        ("posterior", two, hole, Exact, "exact"),
+        ("posterior", decoder, {"x": [0, 1]}, Chains, "estimate"),
+        ("argmin", rbm, bits, Exact, "exact"),
+        ("argmin", rbm, {}, Enumeration, "exact"),
+        ("argmin", bowl, {}, LBFGS, "estimate"),
+        ("argmin", two, hole, LBFGS, "estimate"),
+        ("log_prob", two, hole, Exact, "exact"),
+        ("log_prob", rbm, bits, Enumeration, "exact"),
+        ("log_prob", decoder, {"x": [0, 1]}, Importance, "lower bound"),
+        ("log_prob", bowl, {"x": [0, 1]}, Importance, "estimate"),
+        ("log_partition", two, {}, Exact, "exact"),
+        ("log_partition", rbm, {}, Enumeration, "exact"),
+        ("log_partition", bowl, {}, Importance, "estimate"),
+        ("sample", decoder, {}, Ancestral, "exact"),
+        ("sample", large, {"x": np.zeros(60)}, Exact, "exact"),
+        ("sample", rbm, {}, Enumeration, "exact"),
+        ("sample", large, {}, Chains, "estimate"),
+        ("sample", bowl, {}, Chains, "estimate"),
+    ],
+)
+def test_the_choice(task, energy, given, method, kind):
+    """Exact knowledge, else enumeration, else the standard approximation; and it is said beforehand."""
+    told = plan(task, energy, given)
+    assert isinstance(told.method, method) and told.kind == kind
+    assert told.why and task in str(told) and "Cost" in str(told)
+
+
+def test_the_plan_counts():
+    cost = plan("log_partition", RBM(jnp.zeros((9, 6)), jnp.zeros(9), jnp.zeros(6))).cost
+    assert cost.joint_values == 64 and cost.evaluations == 64 and cost.n_bytes == 256
+
+
+class Counting(Energy):
+    @property
+    def spaces(self):
+        return {"x": Count()}
+
+    def __call__(self, *, x):
+        return 0.5 * x
+
+
+REFUSALS = [
+    (lambda: argmin(bowl, {}, Enumeration()), Unsuitable, r"cannot list the values of 'x'.*Use LBFGS\(\)"),
+    (lambda: argmin(rbm, bits, LBFGS()), Unsuitable, r"needs a real hidden variable.*Use Exact\(\)"),
+    (
+        lambda: argmin(rbm, bits, Importance()),
+        Unsuitable,
+        "does not do argmin; it does log_partition, log_prob",
+    ),
+    (
+        lambda: posterior(rbm, {}, Langevin()),
+        Unsuitable,
+        r"Langevin needs real variables.*Use Enumeration\(\)",
+    ),
+    (lambda: sample(bowl, 3, method=Gibbs(), key=0), Unsuitable, r"conditional of 'x'.*Use Langevin\(\)"),
+    (lambda: sample(rbm, 3, method=Ancestral(), key=0), Unsuitable, "needs exact draws"),
+    (lambda: log_prob(bowl, {"x": [0, 1]}, Exact()), Unsuitable, r"needs log Z.*Use Importance\(\)"),
+    (
+        lambda: log_partition(large),
+        Intractable,
+        "about 10\\^15 joint values, more than the limit of 1,048,576",
+    ),
+    (lambda: log_prob(large, {"x": np.zeros(60)}), Intractable, "log Z"),
+    (lambda: sample(Counting(), 3, key=0), Intractable, "Give the energy `draw` or `conditional`"),
+    (lambda: argmin(large, {}), Intractable, "posterior"),
+    (lambda: posterior(line, {}), Unsuitable, r"models \['y'\] given \['x'\].*Give values of \['x'\]"),
+    (lambda: posterior(rbm, bits, "gibbs"), BadInput, "a method of energax.infer or a sampler"),
+    (lambda: posterior(rbm, {**bits, "z": [0, 0, 1]}), BadInput, "something left to find"),
+    (lambda: posterior(rbm, {"q": 1}), BadInput, r"the names \['q'\]; expected some of \['x', 'z'\]"),
+    (lambda: posterior(rbm, [1, 2]), BadInput, "a dict from variable names"),
+    (lambda: posterior("rbm", {}), BadInput, "an Energy"),
+    (lambda: log_prob(rbm, {}), BadInput, "no variables"),
+    (lambda: log_prob(rbm, {"x": np.zeros((0, 4))}), BadInput, "no rows"),
+    (lambda: log_prob(rbm, {"x": np.zeros((2, 2, 4))}), BadInput, "one value or rows"),
+    (lambda: log_prob(rbm, {"x": np.zeros((2, 4)), "z": np.zeros((3, 3))}), BadInput, "same number of rows"),
+    (lambda: log_prob(rbm, {"x": [0, 1, 2, 0]}), BadInput, "zeros and ones"),
+    (lambda: log_prob(bowl, {"x": [np.inf, 0]}, key=0), BadInput, "finite real numbers"),
+    (lambda: log_prob(bowl, {"x": [0, 0]}), BadInput, "try key=0"),
+    (lambda: log_prob(rbm, bits, given=bits), BadInput, "which are also in data"),
+    (lambda: sample(rbm, 0, key=0), BadInput, ">= 1"),
+    (lambda: sample(rbm, 3, key="a"), BadInput, "an int or one JAX key"),
+    (lambda: sample(rbm, 3, method=Enumeration(), key=0, warmup=3), BadInput, "a sampler as method"),
+    (lambda: plan("guess", rbm), BadInput, "one of argmin"),
+    (lambda: Chains(Gibbs(), n_chains=0), BadInput, "n_chains"),
+    (lambda: Importance(n_samples=0), BadInput, "n_samples"),
+    (lambda: posterior(rbm, bits).joint("x"), BadInput, "finite hidden variables"),
+    (lambda: posterior(rbm, bits).sample(0, key=0), BadInput, ">= 1"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(REFUSALS)))
+def test_refusals_say_what_to_do(case):
+    ask, error, sentence = REFUSALS[case]
+    with pytest.raises(error, match=f"(?s){sentence}"):
+        ask()
+
+
+def test_one_example_and_rows():
+    """A value with the shape of its space is one row; with one more axis, rows; one value serves all rows."""
+    rows = np.array([[0, 1, 1, 0], [1, 1, 1, 1]])
+    one, many = posterior(rbm, {"x": rows[1]}), posterior(rbm, {"x": rows})
+    assert one.mean["z"].shape == (3,) and many.mean["z"].shape == (2, 3)
+    np.testing.assert_allclose(many.mean["z"][1], one.mean["z"], rtol=1e-6)
+    assert log_prob(rbm, {"x": rows[0]}).value.shape == () and len(log_prob(rbm, {"x": rows})) == 2
+    mixed = log_prob(rbm, {"x": rows, "z": [1, 0, 1]})
+    np.testing.assert_allclose(mixed.value, log_prob(rbm, {"x": rows, "z": [[1, 0, 1]] * 2}).value)
+    assert sample(rbm, 7, {"x": rows}, key=0)["z"].shape == (7, 2, 3)
+    assert sample(rbm, 7, {"x": rows[0]}, key=0)["z"].shape == (7, 3)
+    assert argmin(rbm, {"x": rows})["z"].shape == (2, 3)
+
+
+def test_exact_knowledge_agrees_with_enumeration():
+    rows = {"x": np.array([[0, 1, 1, 0], [1, 1, 1, 1]])}
+    known, summed = posterior(rbm, rows, Exact()), posterior(rbm, rows, Enumeration())
+    np.testing.assert_allclose(known.marginals["z"], summed.marginals["z"], atol=1e-6)
+    np.testing.assert_allclose(known.joint("z"), summed.joint("z"), atol=1e-6)
+    np.testing.assert_allclose(known.log_evidence, summed.log_evidence, atol=1e-6)
+    best = argmin(rbm, rows, Exact())
+    np.testing.assert_allclose(best.energy, argmin(rbm, rows, Enumeration()).energy, rtol=1e-6)
+
+
+def test_classifier_speaks_of_y_given_x():
+    data = {"x": [[1.0], [-2.0]], "y": [0, 1]}
+    truth = [-np.log1p(np.exp(-2.0)), -np.log1p(np.exp(-4.0))]
+    np.testing.assert_allclose(log_prob(line, data).value, truth, rtol=1e-5)
+    np.testing.assert_allclose(log_prob(line, {"y": [0, 1]}, given={"x": data["x"]}).value, truth, rtol=1e-5)
+    assert argmin(line, {"x": [[1.0], [-2.0]]})["y"].tolist() == [0, 1]
+
+
+def test_gaussian_mixture_fills_holes():
+    """p(z | seen), E[x | seen] and draws of the rest, against the closed form for unit covariances."""
+    post = posterior(two, {"x": [0.5, np.nan]})
+    odds = np.exp(-0.5 * np.array([0.25, 6.25]))
+    p = odds / odds.sum()
+    np.testing.assert_allclose(post.marginals["z"], p, rtol=1e-5)
+    np.testing.assert_allclose(post.mean["x"], [0.5, p[1]], rtol=1e-5)
+    drawn = post.sample(4000, key=0)
+    assert drawn.exact and (drawn["x"][:, 0] == np.float32(0.5)).all()
+    # Five standard errors of 4000 draws: wrong once in a million.
+    assert abs(drawn["x"][:, 1].mean() - p[1]) < 5 * np.sqrt((1 + p[0] * p[1]) / 4000)
+    assert argmin(two, {"x": [0.5, np.nan]})["x"] == pytest.approx([0.5, 0.0], abs=1e-3)
+
+
+def test_partly_missing_real_values_by_gibbs():
+    rbm = GaussianRBM(jnp.zeros((2, 2)), jnp.array([1.0, -1.0]), jnp.zeros(2))
+    post = posterior(rbm, {"x": [0.0, np.nan]}, key=0)
+    assert post.method == "Gibbs" and post.mean["x"][0] == 0 and "1 coordinates" not in post.verdict
+    assert abs(post.mean["x"][1] + 1) < 0.15
+
+
+def test_a_second_question_compiles_nothing():
+    """Other parameters, other rows, another number of rows below the same power of two: no new trace."""
+    ask = lambda scale, n: log_prob(
+        RBM(scale * rbm.weight, rbm.bias, rbm.hidden_bias), {"x": np.ones((n, 4))}
+    )
+    ask(1.0, 5)
+    with jax.log_compiles(False):
+        before = _question._mapped._cached._cache_size()
+        ask(2.0, 7)
+        ask(0.5, 8)
+    assert _question._mapped._cached._cache_size() == before
+
+
+def test_float64():
+    with jax.enable_x64(True):
+        wide = RBM(jnp.asarray(np.full((4, 3), 1 / 3)), jnp.zeros(4), jnp.zeros(3))
+        assert wide.weight.dtype == jnp.float64
+        value = log_prob(wide, {"x": np.array([0.0, 1, 1, 0])})
+        assert value.value.dtype == np.float64
+        total = sum(np.exp(log_prob(wide, {"x": np.asarray(Binary(4).values())}).value))
+        assert abs(total - 1) < 1e-12
+        assert posterior(wide, bits).mean["z"].dtype == np.float64

@@ -1,0 +1,109 @@
+"""Adversarial learning: each player has its own gradient, and the generator finds the data."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from energax import fit
+from energax.batch import Batch
+from energax.energies import RBM, NeuralEnergy
+from energax.errors import Unsuitable
+from energax.learn import Adversarial, Descent
+from energax.learn._adversarial import discrepancy
+from energax.missing import Masked
+from energax.nn import Generator
+
+
+def players():
+    return NeuralEnergy.random(2, key=0, width=8), Generator.random(3, 2, key=1, width=8)
+
+
+def test_one_loss_two_players():
+    """∂/∂energy is that of F(x) − F(draws) and the penalty; ∂/∂generator that of F(draws) and the MMD."""
+    energy, generator = players()
+    x = jax.random.normal(jax.random.key(2), (6, 2))
+    batch, key = Batch({"x": x}, jnp.arange(6.0)), jax.random.key(3)
+    made = jax.vmap(generator.draw)(jax.random.split(key, 6))
+    free = lambda e, rows: jax.vmap(lambda x: e(x=x))(rows)
+
+    def total(both):
+        e, g = both
+        return sum(Adversarial(g, 2.0, 3.0)(e, batch, None, key)[0].values())
+
+    def energy_alone(e):
+        steep = lambda rows: (jax.vmap(lambda x: e.score("x", x=x))(rows) ** 2).sum(1)
+        penalty = 0.75 * (batch.mean(steep(x)) + steep(made).mean())
+        return batch.mean(free(e, x)) - free(e, made).mean() + penalty
+
+    def generator_alone(g):
+        made = jax.vmap(g.draw)(jax.random.split(key, 6))
+        return free(energy, made).mean() + 2.0 * discrepancy(made, x, batch.weight)
+
+    found_energy, found_generator = eqx.filter_grad(total)((energy, generator))
+    for found, expected in (
+        (found_energy, eqx.filter_grad(energy_alone)(energy)),
+        (found_generator, eqx.filter_grad(generator_alone)(generator)),
+    ):
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+            assert np.any(b)
+
+
+def test_the_discrepancy_sees_a_shift_and_a_collapse():
+    """Means over 200 pairs of samples: near 0 for equal distributions, above for different ones."""
+
+    def mean(make, n=200):
+        def one(key):
+            a, b = jax.random.split(key)
+            return discrepancy(
+                make(jax.random.normal(a, (50, 2))), jax.random.normal(b, (50, 2)), jnp.ones(50)
+            )
+
+        values = np.asarray(jax.vmap(one)(jax.random.split(jax.random.key(0), n)))
+        return values.mean(), values.std() / np.sqrt(n)
+
+    same, stderr = mean(lambda u: u)
+    assert abs(same) < 4 * stderr + 1e-3
+    assert mean(lambda u: u + 0.5)[0] > 20 * stderr
+    assert mean(lambda u: 0 * u)[0] > 20 * stderr
+
+
+def test_padding_counts_for_nothing():
+    a, b = jax.random.normal(jax.random.key(0), (5, 2)), jax.random.normal(jax.random.key(1), (4, 2))
+    padded = jnp.concatenate([b, 100 + b])
+    weight = jnp.array([1.0] * 4 + [0.0] * 4)
+    assert np.isclose(discrepancy(a, padded, weight), discrepancy(a, b, jnp.ones(4)), rtol=1e-5)
+
+
+def test_the_generator_finds_the_data():
+    """Two clusters: draws in both, with the mean and the spread of the data."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2)) * 0.3 + np.where(rng.random((400, 1)) < 0.5, -1.5, 1.5)
+    x = x.astype(np.float32)
+    objective = Adversarial(Generator.random(2, 2, key=1, width=32))
+    energy = NeuralEnergy.random(2, key=0, width=32)
+    done = fit(
+        energy, {"x": x}, Descent(objective, optax.adam(3e-3, b1=0.5)), key=2, epochs=150, batch_size=100
+    )
+    made = np.asarray(jax.vmap(done.partner.draw)(jax.random.split(jax.random.key(5), 1000)))
+    assert 0.25 < (made[:, 0] > 0).mean() < 0.75
+    assert np.abs(made.mean(0) - x.mean(0)).max() < 0.3
+    assert np.abs(made.std(0) / x.std(0) - 1).max() < 0.2
+    score = lambda rows: float(jax.vmap(lambda x: done.energy(x=x))(jnp.asarray(rows)).mean())
+    assert score(x) < score(np.array([[0.0, 0.0], [1.5, -1.5], [-1.5, 1.5]], np.float32))
+
+
+def test_refusals():
+    energy, generator = players()
+    x = np.zeros((3, 2))
+    with pytest.raises(Unsuitable, match="ContrastiveDivergence"):
+        Adversarial(generator).check(RBM.random(2, 2, key=0), {"x": x})
+    with pytest.raises(Unsuitable, match="generator"):
+        Adversarial(None).check(energy, {"x": x})
+    with pytest.raises(Unsuitable, match="outputs"):
+        Adversarial(Generator.random(2, 5, key=0)).check(energy, {"x": x})
+    with pytest.raises(Unsuitable, match="missing"):
+        Adversarial(generator).check(energy, {"x": Masked(x, x > 0)})

@@ -1,0 +1,94 @@
+"""Noise-contrastive estimation: right at the truth, whatever the noise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpyro.distributions import Bernoulli, Normal
+
+from energax import fit
+from energax.batch import Batch
+from energax.compose import Mixture
+from energax.energies import RBM, Gaussians, NeuralEnergy
+from energax.errors import BadInput, Unsuitable
+from energax.learn import Descent, NoiseContrastive
+from energax.missing import Masked
+from energax.spaces import Binary
+
+
+def test_the_gradient_vanishes_at_the_model_with_its_log_partition():
+    """Data in the proportions of the model, noise enumerated: a stationary point, in θ and in log Z."""
+    with jax.enable_x64(True):
+        rbm = RBM.random(4, 3, key=0, scale=1.0)
+        values = Binary(4).values()
+        noise = Bernoulli(probs=jnp.array([0.3, 0.6, 0.5, 0.4])).to_event(1)
+        p = jax.nn.softmax(-jax.vmap(lambda x: rbm.free_energy(x=x))(values))
+        pn = jnp.exp(noise.log_prob(values))
+
+        def expected(energy, log_z, k=5):
+            odds = lambda x: -energy.free_energy(x=x) - log_z - noise.log_prob(x) - jnp.log(k)
+            g = jax.vmap(odds)(values)
+            return p @ jax.nn.softplus(-g) + k * pn @ jax.nn.softplus(g)
+
+        slopes = jax.tree.leaves(jax.grad(expected, argnums=(0, 1))(rbm, rbm.log_partition()))
+        assert max(float(jnp.abs(s).max()) for s in slopes) < 1e-12
+        off = jax.grad(expected, argnums=1)(rbm, rbm.log_partition() + 0.1)
+        assert off > 1e-3
+
+
+def test_log_partition_is_learned_for_a_gaussian():
+    """e(x) = λx²/2: both λ = 1/variance and log Z = ½ log 2π/λ, from a poor start."""
+    x = (2.0 * np.random.default_rng(0).normal(size=(4000, 1))).astype(np.float32)
+    energy = NeuralEnergy(lambda x: 0.0, 1, confinement=jnp.array(1.0))
+    objective = NoiseContrastive(Normal(jnp.zeros(1), 3.0).to_event(1), k=10, partner=jnp.array(0.0))
+    schedule = optax.cosine_decay_schedule(0.03, 1200)
+    done = fit(energy, {"x": x}, Descent(objective, optax.adam(schedule)), key=0, epochs=60, batch_size=200)
+    precision = float(done.energy.confinement)
+    assert abs(precision * x.var() - 1) < 0.06  # about 3 standard errors of the estimate
+    assert abs(float(done.partner) - 0.5 * np.log(2 * np.pi / precision)) < 0.06
+
+
+def test_log_partition_starts_at_an_importance_estimate():
+    rbm = RBM.random(6, 3, key=0, scale=0.3)
+    X = (np.random.default_rng(0).random((50, 6)) < 0.5).astype(np.float32)
+    objective = NoiseContrastive.matched(rbm, {"x": X})
+    start = objective.init_partner(rbm, Batch({"x": X}, jnp.ones(50)), jax.random.key(0))
+    assert abs(start - rbm.log_partition()) < 0.2
+
+
+def test_an_energy_may_be_the_noise():
+    mixture = Mixture(Gaussians(jnp.array([[-1.0], [2.0]]), covariance=jnp.ones((2, 1, 1))))
+    noise = NoiseContrastive(mixture, k=2).noise
+    draws = noise.sample(jax.random.key(0), (2000, 2))
+    assert draws.shape == (2000, 2, 1) and abs(draws.mean() - 0.5) < 4 * np.sqrt((1 + 2.25) / 4000)
+    grid = np.linspace(-12, 12, 2001, dtype=np.float32)
+    assert abs(np.trapezoid(np.exp(noise.log_prob(jnp.asarray(grid[:, None]))), grid) - 1) < 1e-3
+
+
+def test_matched_noise_has_the_moments_of_the_data():
+    rng = np.random.default_rng(0)
+    x = rng.multivariate_normal([1.0, -2.0], [[2.0, 0.8], [0.8, 1.0]], size=500)
+    noise = NoiseContrastive.matched(NeuralEnergy.random(2, key=0), {"x": x}).noise
+    np.testing.assert_allclose(noise.mean, x.mean(0), rtol=1e-4)
+    np.testing.assert_allclose(noise.covariance_matrix, np.cov(x.T, bias=True), atol=5e-3)
+    coins = (rng.random((300, 3)) < [0.1, 0.5, 1.0]).astype(np.float32)
+    noise = NoiseContrastive.matched(RBM.random(3, 2, key=0), {"x": coins}).noise
+    np.testing.assert_allclose(noise.mean, (coins.sum(0) + 0.5) / 301, rtol=1e-4)  # never 0 or 1
+    constant = NoiseContrastive.matched(NeuralEnergy.random(2, key=0), {"x": np.ones((5, 2))}).noise
+    assert np.isfinite(constant.log_prob(jnp.ones(2)))
+
+
+def test_refusals():
+    rbm, X = RBM.random(3, 2, key=0), np.zeros((4, 3), np.float32)
+    objective = NoiseContrastive.matched(rbm, {"x": X})
+    with pytest.raises(Unsuitable, match="ContrastiveDivergence"):
+        objective.check(rbm, {"x": Masked(X, X == 0).__class__(X, X > 0)})
+    with pytest.raises(Unsuitable, match="shape"):
+        NoiseContrastive(Normal(0.0, 1.0)).check(NeuralEnergy.random(2, key=0), {"x": np.zeros((2, 2))})
+    with pytest.raises(Unsuitable, match="CrossEntropy"):
+        objective.check(rbm, {"x": X, "z": X[:, :2]})
+    with pytest.raises(BadInput, match="matched"):
+        NoiseContrastive("noise")
+    with pytest.raises(BadInput, match="k"):
+        NoiseContrastive(Normal(0.0, 1.0), k=0)

@@ -1,0 +1,150 @@
+"""Every bound lies below log p(x), tightens with more samples, and is tight at the posterior."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.distributions import MultivariateNormal, Normal
+
+from energax import fit
+from energax.batch import Batch
+from energax.energies import RBM, Decoder, Gaussian, NeuralEnergy, UniformChoices
+from energax.energy import free_energy
+from energax.errors import BadInput, Unsuitable
+from energax.learn import ELBO, Descent, GumbelSoftmax, Reparameterised, ScoreFunction
+from energax.missing import Masked
+from energax.nn import BernoulliEncoder, CategoricalEncoder, Encoder
+
+WEIGHT = jnp.array([[1.0, 0.3], [-0.5, 0.8], [0.2, 0.0]])
+SIGMA = 0.6
+ROWS = jnp.array([[0.3, -1.0, 0.5], [1.2, 0.1, 0.0], [-0.7, 0.4, 2.0]])
+
+
+def decoder():
+    return Decoder(lambda z: WEIGHT @ z, 2, Gaussian(SIGMA))
+
+
+def evidence(rows):
+    """log N(x; 0, WWᵀ + σ²I): the exact log p(x) of the linear decoder."""
+    covariance = WEIGHT @ WEIGHT.T + SIGMA**2 * jnp.eye(3)
+    return MultivariateNormal(jnp.zeros(3), covariance).log_prob(rows)
+
+
+def posterior(x):
+    """The exact p(z | x), as an encoder."""
+    precision = jnp.eye(2) + WEIGHT.T @ WEIGHT / SIGMA**2
+    return MultivariateNormal(
+        jnp.linalg.solve(precision, WEIGHT.T @ x) / SIGMA**2, precision_matrix=precision
+    )
+
+
+def bounds(encoder, samples, n, energy=None, rows=ROWS, estimator=None):
+    """(mean bound, standard error) over n independent keys."""
+    energy = decoder() if energy is None else energy
+    batch = Batch({"x": rows}, jnp.ones(len(rows)))
+    objective = ELBO(encoder, samples, estimator)
+    one = lambda key: -sum(objective(energy, batch, None, key)[0].values())
+    draws = np.asarray(jax.lax.map(one, jax.random.split(jax.random.key(0), n), batch_size=200))
+    return draws.mean(), draws.std() / np.sqrt(n)
+
+
+def test_elbo_below_iwae_below_the_evidence():
+    """Strictly, by 4 standard errors each, for an encoder that is not the posterior."""
+    prior = lambda x: Normal(jnp.zeros(2), jnp.ones(2)).to_event(1)
+    exact = float(evidence(ROWS).mean())
+    one, few, many = (bounds(prior, s, 2000) for s in (1, 5, 50))
+    assert one[0] + 4 * np.hypot(one[1], few[1]) < few[0]
+    assert few[0] + 4 * np.hypot(few[1], many[1]) < many[0]
+    assert many[0] < exact - 4 * many[1]
+    assert exact - many[0] < 0.3
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("estimator", [Reparameterised(), ScoreFunction()], ids=["paths", "scores"])
+def test_at_the_posterior_the_bound_is_the_evidence_without_noise(samples, estimator):
+    mean, stderr = bounds(posterior, samples, 20, estimator=estimator)
+    assert abs(mean - evidence(ROWS).mean()) < 1e-4 and stderr < 1e-5
+
+
+def test_a_discrete_bound_below_the_enumerated_evidence():
+    energy = RBM.random(4, 3, key=0, scale=1.0)
+    rows = jnp.array([[1.0, 0, 1, 0], [0, 1, 1, 1]])
+    exact = float(-jax.vmap(lambda x: energy.free_energy(x=x))(rows).mean() - energy.log_partition())
+    encoder = BernoulliEncoder.random(4, 3, key=1)
+    one, many = (bounds(encoder, s, 2000, energy, rows, ScoreFunction()) for s in (1, 20))
+    assert one[0] + 4 * one[1] < many[0] < exact + 4 * many[1]
+    assert one[0] < exact - 4 * one[1]
+
+
+def test_gumbel_softmax_tends_to_the_elbo():
+    """At temperature 0.01 the relaxed bound is the ELBO of the discrete variables, within its noise."""
+    rows = jnp.array([[1.0, 0, 1, 0], [0, 1, 1, 1]])
+    cases = [
+        (RBM.random(4, 3, key=0, scale=1.0), BernoulliEncoder.random(4, 3, key=1)),
+        (Decoder.random(4, UniformChoices(3, 2), key=0), CategoricalEncoder.random(4, 3, 2, key=1)),
+    ]
+    for energy, encoder in cases:
+        hard = bounds(encoder, 1, 4000, energy, rows, ScoreFunction())
+        soft = bounds(encoder, 1, 4000, energy, rows, GumbelSoftmax(0.01))
+        assert abs(hard[0] - soft[0]) < 4 * np.hypot(hard[1], soft[1]) + 0.01
+
+
+def test_missing_coordinates_are_bounded_by_what_is_seen():
+    """With half a row hidden the bound is one on log p of the other half."""
+    seen = jnp.array([True, True, False])
+    rows = Masked(ROWS, jnp.tile(seen, (3, 1)))
+    covariance = (WEIGHT @ WEIGHT.T + SIGMA**2 * jnp.eye(3))[:2, :2]
+    exact = MultivariateNormal(jnp.zeros(2), covariance).log_prob(ROWS[:, :2]).mean()
+    prior = lambda x: Normal(jnp.zeros(2), jnp.ones(2)).to_event(1)
+    batch = Batch({"x": rows}, jnp.ones(3))
+    losses = [ELBO(prior, 2000)(decoder(), batch, None, jax.random.key(i))[0] for i in range(5)]
+    found = -np.mean([float(sum(terms.values())) for terms in losses])
+    assert abs(found - exact) < 0.05
+
+
+def test_an_encoder_may_see_the_mask():
+    encoder = Encoder.random(3, 2, key=0, sees_mask=True)
+    x = jnp.array([1.0, 0.0, 2.0])
+    full, partly = encoder(x=x), encoder(x=Masked(x, jnp.array([True, False, True])))
+    assert not np.allclose(full.mean, partly.mean)
+    blind = Encoder.random(3, 2, key=0)
+    hidden = Masked(jnp.array([1.0, 7.0, 2.0]), jnp.array([True, False, True]))
+    np.testing.assert_allclose(blind(x=hidden).mean, blind(x=x).mean)
+
+
+def test_terms_are_named_and_weights_count():
+    batch = Batch({"x": ROWS}, jnp.array([1.0, 0.0, 0.0]))
+    terms, _ = ELBO(posterior)(decoder(), batch, None, jax.random.key(0))
+    assert set(terms) == {"energy", "negative entropy", "log partition"}
+    assert np.isclose(-sum(terms.values()), evidence(ROWS)[0], rtol=1e-4)
+
+
+def test_refusals():
+    encoder, x = Encoder.random(4, 2, key=0), {"x": np.zeros((2, 4))}
+    with pytest.raises(Unsuitable, match="GumbelSoftmax"):
+        ELBO(encoder).check(RBM.random(4, 3, key=0), x)
+    with pytest.raises(Unsuitable, match=r"one hidden variable.*NegativeLogLikelihood"):
+        ELBO(encoder).check(NeuralEnergy.random(4, key=0), x)
+    with pytest.raises(Unsuitable, match="Reparameterised"):
+        ELBO(encoder, 1, GumbelSoftmax()).check(Decoder.random(4, 2, key=0), x)
+    with pytest.raises(Unsuitable, match="encoder"):
+        ELBO(None).check(Decoder.random(4, 2, key=0), x)
+    with pytest.raises(Unsuitable, match="log Z"):
+        ELBO(encoder, 1, ScoreFunction()).check(RBM.random(40, 40, key=0), {"x": np.zeros((2, 40))})
+    with pytest.raises(BadInput, match="samples"):
+        ELBO(encoder, 0)
+    with pytest.raises(BadInput, match="temperature"):
+        GumbelSoftmax(0.0)
+
+
+@pytest.mark.parametrize("estimator", [GumbelSoftmax(), ScoreFunction()], ids=["gumbel", "scores"])
+def test_a_discrete_cause_is_found(estimator):
+    """Two patterns, one hidden choice: the exact likelihood comes near the entropy log 2."""
+    import optax
+
+    X = np.tile([[1.0, 1, 0, 0], [0, 0, 1, 1]], (32, 1)).astype(np.float32)
+    energy = Decoder.random(4, UniformChoices(2), key=0)
+    learner = Descent(ELBO(CategoricalEncoder.random(4, 2, key=1), 1, estimator), optax.adam(0.02))
+    done = fit(energy, {"x": X}, learner, key=2, epochs=300)
+    log_p = -jax.vmap(lambda x: free_energy(done.energy, {"x": x}))(X).mean()
+    assert log_p > -np.log(2) - 0.1

@@ -1,0 +1,54 @@
+"""A verdict on draws cannot lie: each kind of trouble is seen, and none is invented."""
+
+import numpy as np
+import pytest
+
+from energax.samplers import Draws
+
+rng = np.random.default_rng(0)
+
+
+def chains(values, **kwargs):
+    return Draws({"x": values}, method="test", **kwargs)
+
+
+def test_good_chains():
+    draws = chains(rng.normal(size=(4, 500, 2)))
+    assert draws.trusted and draws.verdict.startswith("no sign of trouble") and (draws.rhat < 1.01).all()
+    assert draws.n == 2000 and draws["x"].shape == (2000, 2)
+    np.testing.assert_array_equal(draws.values["x"][:500], draws.chains["x"][0])
+
+
+@pytest.mark.parametrize(
+    ("values", "kwargs", "sentence"),
+    [
+        (rng.normal(size=(4, 500)) + 3 * np.arange(4)[:, None], {}, "the chains disagree"),
+        (np.cumsum(rng.normal(size=(4, 500)), 1), {}, "the chains disagree"),
+        (np.repeat(rng.normal(size=(4, 20)), 25, axis=1), {}, "fewer than 100 effective draws"),
+        (rng.normal(size=(1, 500)), {}, "one chain cannot be compared"),
+        (rng.normal(size=(4, 3)), {}, "too few draws"),
+        (np.ones((4, 500)), {}, "nothing ever changed"),
+        (np.where(np.arange(500) == 7, np.inf, rng.normal(size=(4, 500))), {}, "diverged"),
+        (rng.normal(size=(4, 500)), {"info": {"divergent": np.eye(4, 500) > 0}}, "4 moves diverged"),
+        (rng.normal(size=(4, 500)), {"info": {"acceptance": np.full((4, 500), 0.01)}}, "1.0% of the moves"),
+    ],
+)
+def test_trouble_is_seen(values, kwargs, sentence):
+    draws = chains(values, **kwargs)
+    assert sentence in draws.verdict and not draws.trusted
+
+
+def test_what_was_given_is_not_judged():
+    values = rng.normal(size=(4, 500, 2))
+    values[..., 1] = 3.0
+    assert "same in every draw" in chains(values).verdict
+    assert "same in every draw" not in chains(values, fixed={"x": np.array([False, True])}).verdict
+
+
+def test_bias_is_repeated():
+    assert chains(rng.normal(size=(4, 500)), caveat="biased by the step size").verdict.endswith("step size")
+
+
+def test_arviz_reads_them():
+    data = chains(rng.normal(size=(4, 50, 2)), info={"acceptance": np.ones((4, 50))}).to_arviz()
+    assert data.posterior["x"].shape == (4, 50, 2) and data.sample_stats["acceptance_rate"].shape == (4, 50)

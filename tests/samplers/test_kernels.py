@@ -1,0 +1,123 @@
+"""Kernels: what is held stays, what is unknown is refused, settings are found."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energax import Mixture, sample
+from energax.energies import RBM, Decoder, Gaussians, NeuralEnergy
+from energax.energy import Energy
+from energax.errors import BadInput, Unsuitable
+from energax.samplers import Gibbs, Langevin
+from energax.samplers._gibbs import draw_rest, knows_conditional
+from energax.spaces import Interval, Positive, Simplex
+
+bowl = NeuralEnergy(lambda x: 0.0 * x.sum(), 2, confinement=1.0)
+
+
+def test_knowledge_is_asked_for_each_variable():
+    """A decoder knows p(x | z) and not p(z | x)."""
+    decoder, x, z = Decoder(lambda z: z, 2), jnp.zeros(2), jnp.zeros(2)
+    assert knows_conditional(decoder, "x", {"z": z}) and not knows_conditional(decoder, "z", {"x": x})
+    with pytest.raises(Unsuitable, match="conditional of 'z'"):
+        Gibbs().check(decoder)
+    Gibbs().check(decoder.given(z=z))
+    assert sample(decoder, 8, {"z": [9.0, -9.0]}, Gibbs(), key=0)["x"].mean(0).tolist() == [1, 0]
+
+
+def test_held_coordinates_stay(oracle):
+    energy = oracle.random_table(0, 0)
+    state = {"x": jnp.array([1.0, 0.0, 1.0]), "z": jnp.array(2)}
+    held = {"x": jnp.array([True, False, True]), "z": jnp.array(True)}
+    for i in range(5):
+        state = Gibbs().step(energy, state, jax.random.key(i), held)
+        assert state["x"][0] == 1 and state["x"][2] == 1 and state["z"] == 2
+    start = {"x": jnp.array([0.3, -0.7])}
+    moved = Langevin(0.5).step(bowl, start, jax.random.key(0), {"x": jnp.array([False, True])})
+    assert moved["x"][1] == start["x"][1]
+
+
+def test_the_rest_of_a_correlated_normal():
+    """p(x_a | x_b) of a full covariance is not p(x_a): 4000 draws, five standard errors."""
+    from numpyro.distributions import MultivariateNormal
+
+    s = jnp.array([[1.0, 0.9], [0.9, 1.0]])
+    p = MultivariateNormal(jnp.zeros(2), s)
+    old, held = jnp.array([0.0, 2.0]), jnp.array([False, True])
+    drawn = jax.vmap(lambda k: draw_rest(p, old, k, held))(jax.random.split(jax.random.key(0), 4000))
+    assert (drawn[:, 1] == 2).all()
+    spread = np.sqrt(1 - 0.81)
+    assert abs(drawn[:, 0].mean() - 1.8) < 5 * spread / np.sqrt(4000)
+    assert abs(drawn[:, 0].std() - spread) < 5 * spread / np.sqrt(8000)
+
+
+class Shaped(Energy):
+    """Gamma(3), Uniform(0, 2) and Dirichlet(2, 3, 4) side by side, each in its own space."""
+
+    @property
+    def spaces(self):
+        return {"g": Positive(), "u": Interval(0, 2), "d": Simplex(3)}
+
+    def __call__(self, *, g, u, d):
+        return g - 2 * jnp.log(g) - jnp.array([1.0, 2.0, 3.0]) @ jnp.log(d) + 0 * u
+
+
+def test_langevin_moves_through_bijections():
+    """Means of a Gamma, a uniform and a Dirichlet variable, within five standard errors."""
+    draws = sample(Shaped(), 8000, method=Langevin(), key=0)
+    assert 0.4 < draws.info["acceptance"].mean() < 0.75
+    truth = np.array([3.0, 1.0, 2 / 9, 3 / 9, 4 / 9])
+    spread = np.array([np.sqrt(3.0), np.sqrt(1 / 3), *np.sqrt(truth[2:] * (1 - truth[2:]) / 10)])
+    got = np.concatenate(
+        [draws["g"].mean(0, keepdims=True), draws["u"].mean(0, keepdims=True), draws["d"].mean(0)]
+    )
+    ess = np.nanmin(draws.ess)
+    assert ess > 200 and (np.abs(got - truth) < 5 * spread / np.sqrt(ess)).all()
+
+
+def test_langevin_sums_out_finite_variables():
+    """Two far wells: no chain crosses, so the label of each draw is that of its own well."""
+    two = Mixture(Gaussians(jnp.array([[-9.0], [9.0]]), jnp.ones((2, 1, 1))))
+    draws = sample(two, 400, method=Langevin(0.3), key=0, warmup=200)
+    np.testing.assert_array_equal(draws["z"], (draws["x"][:, 0] > 0).astype(int))
+
+
+def test_unadjusted_langevin_admits_its_bias():
+    """With step ε the spread of a unit normal is 1/√(1 − ε/2): wrong, and the verdict says so."""
+    draws = sample(bowl, 8000, method=Langevin(0.8, adjusted=False), key=0)
+    assert "biased by the step size" in draws.verdict
+    assert draws["x"].std() == pytest.approx(1 / np.sqrt(0.6), rel=0.05)
+
+
+def test_score_alone_is_enough():
+    class Scored(Energy):
+        @property
+        def spaces(self):
+            return bowl.spaces
+
+        def __call__(self, *, x):
+            return jnp.nan
+
+        def score(self, name="x", **given):
+            return 3.0 - given["x"]
+
+    draws = sample(Scored(), 4000, method=Langevin(0.05, adjusted=False), key=0)
+    assert draws["x"].mean() == pytest.approx(3.0, abs=0.3)
+
+
+def test_bad_settings():
+    with pytest.raises(BadInput, match="step_size"):
+        Langevin(-1.0)
+    with pytest.raises(BadInput, match="rate of acceptance"):
+        Langevin(adjusted=False)
+
+
+def test_same_key_same_chain():
+    rbm = RBM.random(4, 3, key=0, scale=1.0)
+    run = lambda key, n_chains=2: sample(
+        rbm, 50, method=Gibbs(), key=key, n_chains=n_chains, warmup=5, thin=2
+    )
+    np.testing.assert_array_equal(run(1)["x"], run(1)["x"])
+    assert (run(1)["x"] != run(2)["x"]).any()
+    assert run(1, 3).chains["x"].shape == (3, 17, 4)

@@ -1,0 +1,127 @@
+"""The same models by many principles on handwritten digits, on one scale: held-out nats a row.
+
+The thresholds are what a good implementation reaches; the seeds are fixed.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from energax import fit
+from energax.energies import RBM, Decoder, Linear, NeuralEnergy
+from energax.learn import (
+    ELBO,
+    ContrastiveDivergence,
+    CrossEntropy,
+    Denoising,
+    Descent,
+    Margin,
+    NegativeLogLikelihood,
+    NoiseContrastive,
+    ScoreMatching,
+)
+from energax.nn import Encoder
+
+pytestmark = pytest.mark.slow
+
+
+def annealed(step, epochs, weight_decay=0.0, n=1400, batch_size=100):
+    """Adam whose step falls to 0 along a cosine."""
+    schedule = optax.cosine_decay_schedule(step, epochs * -(-n // batch_size))
+    return optax.adamw(schedule, weight_decay=weight_decay)
+
+
+def learned_rbm(binary_digits, objective, epochs, weight_decay):
+    X, test = binary_digits
+    rbm = RBM.random(64, 12, key=0)
+    if callable(objective) and not hasattr(objective, "check"):
+        objective = objective(rbm)
+    learner = Descent(objective, annealed(0.03, epochs, weight_decay))
+    done = fit(rbm, {"x": X}, learner, key=1, epochs=epochs, batch_size=100, initialise=True)
+    log_z = done.energy.log_partition()
+    return done, float(-jax.vmap(lambda x: done.energy.free_energy(x=x))(test).mean() - log_z), float(log_z)
+
+
+@pytest.mark.parametrize(
+    ("objective", "at_least"),
+    [
+        (NegativeLogLikelihood(), -18.9),
+        (ContrastiveDivergence(1), -19.1),
+        (ContrastiveDivergence(1, persistent=True), -19.5),
+    ],
+    ids=["exact", "cd-1", "pcd"],
+)
+def test_rbm(binary_digits, objective, at_least):
+    _, log_p, _ = learned_rbm(binary_digits, objective, 150, 0.02)
+    assert log_p >= at_least
+
+
+def test_rbm_by_noise_contrastive_estimation(binary_digits):
+    matched = lambda rbm: NoiseContrastive.matched(rbm, {"x": binary_digits[0]}, k=20)
+    done, log_p, log_z = learned_rbm(binary_digits, matched, 300, 0.0)
+    assert log_p >= -20.0
+    assert abs(float(done.partner) - log_z) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("samples", "depth", "weight_decay", "at_least"),
+    [(1, 1, 0.0, -18.1), (10, 2, 0.2, -17.2)],
+    ids=["one", "ten"],
+)
+def test_vae(binary_digits, samples, depth, weight_decay, at_least):
+    X, test = binary_digits
+    shape = {"width": 128, "depth": depth}
+    objective = ELBO(Encoder.random(64, 8, key=1, **shape), samples)
+    learner = Descent(objective, annealed(3e-3, 200, weight_decay))
+    done = fit(Decoder.random(64, 8, key=0, **shape), {"x": X}, learner, key=2, epochs=200, batch_size=100)
+
+    def bound(x, key, n=500):
+        q = done.partner(x=x)
+        z = q.sample(key, (n,))
+        log_w = -jax.vmap(lambda z: done.energy(x=x, z=z))(z) - q.log_prob(z)
+        return jax.nn.logsumexp(log_w) - jnp.log(n)
+
+    keys = jax.random.split(jax.random.key(3), len(test))
+    assert jax.vmap(bound)(jnp.asarray(test), keys).mean() >= at_least
+
+
+@pytest.mark.parametrize(
+    ("objective", "at_least"),
+    [(CrossEntropy(), 0.91), (Margin(l2=1e-3), 0.90)],
+    ids=["cross-entropy", "margin"],
+)
+def test_linear_classifier(grey_digits, objective, at_least):
+    X, y, test, answers = grey_digits
+    learner = Descent(objective, annealed(0.03, 100))
+    done = fit(Linear.random(64, 10, key=0), {"x": X, "y": y}, learner, key=1, epochs=100, batch_size=100)
+    guess = np.asarray(jax.vmap(done.energy.scores)(test)).argmax(1)
+    assert (guess == answers).mean() >= at_least
+
+
+@pytest.mark.parametrize(
+    "method", [ScoreMatching(), ScoreMatching(Denoising(0.1))], ids=["exact", "denoising"]
+)
+def test_a_ring_by_score_matching_then_langevin(method):
+    """Rows at radius 2 ± 0.15; chains of the learned energy, begun anywhere, end there too."""
+    rng = np.random.default_rng(0)
+    radius, angle = 2 + 0.15 * rng.normal(size=2000), rng.uniform(0, 2 * np.pi, 2000)
+    X = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).astype(np.float32)
+    learner = Descent(method, annealed(3e-3, 100, n=2000, batch_size=200))
+    done = fit(
+        NeuralEnergy.random(2, key=0, width=64, depth=2), {"x": X}, learner, key=1, epochs=100, batch_size=200
+    )
+    step = 2e-3
+
+    def move(i, x):
+        drift = jax.vmap(lambda x: done.energy.score("x", x=x))(x)
+        noise = jax.random.normal(jax.random.fold_in(jax.random.key(2), i), x.shape)
+        return x + step * drift + np.sqrt(2 * step) * noise
+
+    start = 1.5 * jax.random.normal(jax.random.key(3), (500, 2))
+    ends = np.asarray(jax.jit(lambda x: jax.lax.fori_loop(0, 1500, move, x))(start))
+    found = np.hypot(*ends.T)
+    assert abs(np.median(found) - 2) < 0.1
+    assert 0.1 < found.std() < 0.3
+    assert np.abs(ends.mean(0)).max() < 0.4  # all round, not in one arc

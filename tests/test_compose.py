@@ -1,0 +1,143 @@
+"""Composite energies equal the same operation on tables."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given as draws_of
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import logsumexp
+
+from energax import Mixture
+from energax.compose import Switch
+from energax.energies import RBM, Gaussians
+from energax.energy import free_energy
+from energax.errors import BadInput
+from energax.missing import Masked
+from energax.spaces import Binary, Categorical
+
+seeds = draws_of(seed=st.integers(0, 10_000))
+_log_z = eqx.filter_jit(lambda e: e.log_partition())
+_free = eqx.filter_jit(lambda e, g: free_energy(e, g))
+_probs = eqx.filter_jit(lambda e, name, g: jnp.exp(e.conditional(name, **g).log_probs))
+
+
+def close(a, b, atol=2e-5):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=atol)
+
+
+@seeds
+def test_sum_and_temperature(oracle, seed):
+    a, rng = oracle.random_table(0, seed), np.random.default_rng(seed + 1)
+    b = oracle.Table(
+        jnp.asarray(rng.normal(size=(3, 2)), jnp.float32), (("z", Categorical(3)), ("w", Binary()))
+    )
+    both = a + b
+    truth = np.asarray(a.table, float)[:, :, None] + np.asarray(b.table, float)[None]
+    close(oracle.table_of(both), truth)
+    close(_log_z(both), logsumexp(-truth))
+    close(oracle.table_of(a / 2.5), np.asarray(a.table) / 2.5)
+    close(_log_z(a / 2.5), logsumexp(-np.asarray(a.table, float) / 2.5))
+
+
+@seeds
+def test_given_and_over(oracle, seed):
+    """Clamped and summed-out energies, with missing coordinates in what is held."""
+    energy, rng = oracle.random_table(1, seed), np.random.default_rng(seed)
+    x = oracle.random_given(energy, ["x"], rng)["x"]
+    e = np.asarray(energy.table, float)
+    clamped = energy.given(x=x)
+    assert list(clamped.spaces) == ["y", "z"]
+    row = e[int(x @ [3, 1])]
+    close(oracle.table_of(clamped), row)
+    close(_log_z(clamped), logsumexp(-row))
+    close(_probs(clamped, "z", {}), np.exp(-row).sum(0) / np.exp(-row).sum())
+
+    hole = Masked(np.array([x[0], 0]), np.array([True, False]))
+    partly = energy.given(x=hole)
+    rows = e.reshape(3, 3, *e.shape[1:])[int(x[0])]
+    close(oracle.table_of(partly), -logsumexp(-rows, axis=0))
+    close(_log_z(partly), logsumexp(-rows))
+
+    summed = energy.over("y", "z")
+    close(oracle.table_of(summed), -logsumexp(-e, axis=(1, 2)))
+    close(_log_z(summed), logsumexp(-e))
+    close(_free(energy.over("z"), {"x": x}), -logsumexp(-row))
+    p = np.exp(-e).sum((1, 2))
+    close(_probs(summed, "x", {}), p / p.sum())
+
+
+@seeds
+def test_mixture_of_any_energies(oracle, seed):
+    """p(x, z) = π_z exp(−e_z(x)) / Z_z: normalised whatever the components are."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        oracle.Table(jnp.asarray(2 * rng.normal(size=8), jnp.float32), (("x", Binary(3)),)) for _ in range(2)
+    ]
+    weights = rng.dirichlet([1.0, 1.0])
+    mixture = Mixture(parts, jnp.asarray(weights, jnp.float32))
+    each = np.stack([np.asarray(p.table, float) for p in parts], 1)
+    each = each + logsumexp(-each, axis=0)
+    truth = each - np.log(weights)
+    close(oracle.table_of(mixture), truth)
+    close(oracle.table_of(Switch(tuple(parts))), each)
+    assert float(mixture.log_partition()) == 0 == pytest.approx(logsumexp(-truth), abs=1e-9)
+    close(_free(mixture, {"x": jnp.array([0.0, 1.0, 1.0])}), -logsumexp(-truth[3]))
+    close(_free(mixture, {"z": jnp.array(1)}), -np.log(weights[1]))
+    hole = Masked(np.array([0.0, 0.0, 1.0], np.float32), np.array([True, False, True]))
+    close(_free(mixture, {"x": hole}), -logsumexp(-truth[[1, 3]]))
+
+
+def test_mixture_draws(oracle):
+    """Draws of (x, z), of z given x, and of x given z: χ² at false-alarm rate 1e-3 each."""
+    rng = np.random.default_rng(0)
+    parts = [
+        oracle.Table(jnp.asarray(rng.normal(size=4), jnp.float32), (("x", Binary(2)),)) for _ in range(2)
+    ]
+    mixture = Mixture(parts, jnp.array([0.3, 0.7]))
+    p = np.exp(-oracle.table_of(mixture).astype(float))
+    keys = jax.random.split(jax.random.key(0), 4000)
+    for given in ({}, {"x": jnp.array([1.0, 0.0])}, {"z": jnp.array(1)}):
+        drawn = jax.jit(jax.vmap(lambda k, g=given: mixture.draw(k, **g)))(keys)
+        both = {**{k: np.broadcast_to(v, (4000, *v.shape)) for k, v in given.items()}, **drawn}
+        index = (np.asarray(both["x"]) @ [2, 1]).astype(int) * 2 + np.asarray(both["z"]).astype(int)
+        keep = np.zeros((4, 2), bool)
+        keep[2 if "x" in given else slice(None), 1 if "z" in given else slice(None)] = True
+        expected = np.where(keep, p, 0).reshape(-1)
+        seen = np.bincount(index, minlength=8)
+        assert (seen[expected == 0] == 0).all()
+        keep = expected > 0
+        assert stats.chisquare(seen[keep], 4000 * expected[keep] / expected.sum()).pvalue > 1e-3
+
+
+def test_knowledge_passes_through():
+    """A clamp and a marginal know what their energy knows, and claim no more."""
+    rbm = RBM(jnp.ones((3, 2)), jnp.zeros(3), jnp.zeros(2))
+    clamped = rbm.given(x=jnp.ones(3))
+    assert clamped.knows("log_partition") and clamped.knows("conditional") and not clamped.knows("maximise")
+    close(clamped.log_partition(), -rbm.free_energy(x=jnp.ones(3)))
+    close(clamped.conditional("z").mean, rbm.conditional("z", x=jnp.ones(3)).mean)
+    x = rbm.over("z")
+    close(
+        x.conditional("x").log_probs,
+        -jax.vmap(lambda v: rbm.free_energy(x=v))(Binary(3).values()) - x.log_partition(),
+    )
+    two = Mixture(Gaussians(jnp.array([[0.0, 0.0], [3.0, 1.0]]), jnp.stack([jnp.eye(2)] * 2)))
+    hole = Masked(np.array([1.0, 0.0], np.float32), np.array([True, False]))
+    close(free_energy(two.over("z"), {"x": hole}), -logsumexp(stats.norm.logpdf(1, [0, 3]) + np.log(0.5)))
+
+
+def test_bad_compositions(oracle):
+    table = oracle.random_table(0, 0)
+    with pytest.raises(BadInput, match="one space in all terms"):
+        table + oracle.Table(jnp.zeros(2), (("x", Binary()),))
+    with pytest.raises(BadInput, match="given"):
+        table.given(q=1)
+    with pytest.raises(BadInput, match="over"):
+        table.over("q")
+    with pytest.raises(BadInput, match="as in the first"):
+        Mixture([table, oracle.random_table(1, 0)])
+    with pytest.raises(BadInput, match="weights"):
+        Mixture([table.over("z")] * 2, jnp.ones(3) / 3)

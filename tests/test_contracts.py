@@ -1,0 +1,380 @@
+"""One table, all contracts: every row of the catalog is compiled, batched, repeated, saved, misused.
+
+A part that is new in the catalog needs one entry in a table below, and gets all of this.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import energax
+from energax import Batch, Mixture, energies, estimators, infer, learn, nn, samplers
+from energax.catalog import CATALOG, of_kind
+from energax.errors import EnergaxError
+from energax.parameters import trainable
+from energax.samplers._sampler import _anything
+
+KEY = 7
+N = 6
+
+
+def _mlp(n_in, n_out):
+    return nn.mlp(n_in, n_out, key=jax.random.key(1), width=5)
+
+
+# -- the tables: one small example of every part ---------------------------------------------------
+
+ENERGIES = {
+    "Mixture": lambda: Mixture(energies.Bernoullis(jnp.array([[0.2, 0.7, 0.4], [0.9, 0.5, 0.1]]))),
+    "Gaussians": lambda: energies.Gaussians(
+        jnp.array([[0.0, 1.0], [2.0, -1.0]]), jnp.stack([jnp.eye(2)] * 2)
+    ),
+    "Bernoullis": lambda: energies.Bernoullis(jnp.array([[0.2, 0.7], [0.9, 0.5]])),
+    "Centroids": lambda: energies.Centroids(jnp.array([[0.0, 1.0], [2.0, -1.0]])),
+    "RBM": lambda: energies.RBM.random(4, 3, key=KEY, scale=1.0),
+    "GaussianRBM": lambda: energies.GaussianRBM(
+        jax.random.normal(jax.random.key(0), (2, 3)), jnp.ones(2), jnp.zeros(3), jnp.full(2, 0.5)
+    ),
+    "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
+    "Scorer": lambda: energies.Scorer(_mlp(2, 3), 2, 3),
+    "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
+    "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
+}
+OBJECTIVES = {
+    "Perceptron": ("Linear", lambda e, d: learn.Perceptron()),
+    "Margin": ("Linear", lambda e, d: learn.Margin()),
+    "CrossEntropy": ("Linear", lambda e, d: learn.CrossEntropy()),
+    "NegativeLogLikelihood": ("RBM", lambda e, d: learn.NegativeLogLikelihood()),
+    "ELBO": ("Decoder", lambda e, d: learn.ELBO(nn.Encoder.random(4, 2, key=1, width=5), samples=2)),
+    "ContrastiveDivergence": ("RBM", lambda e, d: learn.ContrastiveDivergence(k=2)),
+    "NoiseContrastive": ("RBM", lambda e, d: learn.NoiseContrastive.matched(e, d, k=3)),
+    "ScoreMatching": ("NeuralEnergy", lambda e, d: learn.ScoreMatching()),
+    "Adversarial": (
+        "NeuralEnergy",
+        lambda e, d: learn.Adversarial(nn.Generator.random(2, 2, key=1, width=5)),
+    ),
+}
+LEARNERS = {
+    "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
+    "EM": ("Mixture", lambda: learn.EM()),
+}
+INFERENCES = {
+    "Exact": ("Mixture", infer.Exact, lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value),
+    "Enumeration": ("RBM", infer.Enumeration, lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value),
+    "LBFGS": ("NeuralEnergy", infer.LBFGS, lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"]),
+    "Importance": (
+        "Decoder",
+        lambda: infer.Importance(n_samples=20),
+        lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
+    ),
+    "Ancestral": ("Mixture", infer.Ancestral, lambda e, d, m: energax.sample(e, 5, method=m, key=KEY)["x"]),
+    "Chains": (
+        "RBM",
+        lambda: infer.Chains(samplers.Gibbs(), n_chains=2, warmup=5),
+        lambda e, d, m: energax.sample(e, 6, method=m, key=KEY)["x"],
+    ),
+}
+SAMPLERS = {
+    "Gibbs": ("RBM", samplers.Gibbs),
+    "Langevin": ("NeuralEnergy", lambda: samplers.Langevin(step_size=0.05)),
+}
+OPTIONS = {
+    "learn.Exact": learn.Exact,
+    "learn.Sliced": learn.Sliced,
+    "learn.Denoising": learn.Denoising,
+    "learn.Reparameterised": learn.Reparameterised,
+    "learn.ScoreFunction": learn.ScoreFunction,
+    "learn.GumbelSoftmax": learn.GumbelSoftmax,
+    "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),
+    "energies.Tied": lambda: energies.Tied(jnp.eye(2)),
+    "energies.Diagonal": lambda: energies.Diagonal(jnp.ones((2, 2))),
+    "energies.Spherical": lambda: energies.Spherical(jnp.ones(2)),
+    "energies.Bernoulli": energies.Bernoulli,
+    "energies.Gaussian": lambda: energies.Gaussian(jnp.ones(2)),
+    "energies.StandardNormal": lambda: energies.StandardNormal(2),
+    "energies.UniformChoices": lambda: energies.UniformChoices(3, 2),
+}
+ESTIMATORS = {
+    "LinearClassifier": {"max_iter": 20, "tol": 1.0},
+    "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
+    "KMeans": {"n_clusters": 2},
+    "GaussianMixture": {"n_components": 2, "tol": 0.1},
+    "BernoulliMixture": {"n_components": 2, "tol": 0.1},
+    "BernoulliRBM": {"n_components": 2, "n_iter": 3},
+    "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
+    "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
+}
+
+
+def in_dtype(tree, dtype):
+    return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
+
+
+def rows_of(energy, names=None, n=N):
+    """Some legal rows of every variable."""
+    out = {}
+    for i, (name, space) in enumerate(energy.spaces.items()):
+        if names is None or name in names:
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(KEY), i), n)
+            out[name] = jnp.stack([_anything(space, k) for k in keys])
+    return out
+
+
+def observed(energy):
+    """Rows of what a learner sees: everything but z."""
+    return rows_of(energy, [name for name in energy.spaces if name != "z"])
+
+
+def no_address(thing):
+    assert "0x" not in repr(thing), "an address tells a reader nothing"
+
+
+def saved_and_loaded(thing, tmp_path):
+    path = tmp_path / "thing.safetensors"
+    energax.save(thing, path)
+    return energax.load(path)
+
+
+def same(a, b):
+    for left, right in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_every_row_has_its_contract():
+    """The tables above and the catalog name the same parts."""
+    tables = {"energy": ENERGIES, "objective": OBJECTIVES, "learner": LEARNERS, "inference": INFERENCES}
+    tables |= {"sampler": SAMPLERS, "estimator": ESTIMATORS}
+    for kind, table in tables.items():
+        assert {row.name for row in of_kind(kind)} == set(table), kind
+    assert {f"{row.home}.{row.name}" for row in of_kind("option")} == set(OPTIONS)
+    assert {row.kind for row in CATALOG} <= {*tables, "option", "base", "result"}
+
+
+# -- energies ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENERGIES)
+class TestEnergy:
+    def test_jit_and_vmap_change_nothing(self, name):
+        energy = ENERGIES[name]()
+        rows = rows_of(energy)
+        one_by_one = [float(energy(**jax.tree.map(lambda a, i=i: a[i], rows))) for i in range(N)]
+        together = eqx.filter_jit(lambda e, r: jax.vmap(lambda row: e(**row))(r))(energy, rows)
+        assert together.shape == (N,)
+        np.testing.assert_allclose(together, one_by_one, rtol=2e-5, atol=2e-5)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_the_dtype_is_kept(self, name, dtype):
+        with jax.enable_x64(dtype == "float64"):
+            energy = in_dtype(ENERGIES[name](), dtype)
+            row = in_dtype(jax.tree.map(lambda a: a[0], rows_of(energy)), dtype)
+            value, slope = eqx.filter_value_and_grad(lambda e: e(**row))(energy)
+            assert value.dtype == dtype and value.shape == ()
+            assert {a.dtype for a in jax.tree.leaves(slope)} <= {jnp.dtype(dtype)}
+
+    def test_save_load_and_repr(self, name, tmp_path):
+        energy = ENERGIES[name]()
+        loaded = saved_and_loaded(energy, tmp_path)
+        assert type(loaded) is type(energy) and loaded.spaces == energy.spaces
+        row = jax.tree.map(lambda a: a[0], rows_of(energy))
+        assert float(loaded(**row)) == float(energy(**row))
+        no_address(energy)
+
+    def test_bad_input_is_refused(self, name):
+        energy = ENERGIES[name]()
+        good = {k: np.asarray(v) for k, v in observed(energy).items()}
+        wrong = {
+            "shape": {**good, "x": good["x"][:, :1].repeat(9, 1)},
+            "infinite": {**good, "x": np.full(good["x"].shape, np.inf)},
+            "words": {**good, "x": np.full(good["x"].shape, "a")},
+            "empty": {k: v[:0] for k, v in good.items()},
+            "unknown name": {**good, "unknown": good["x"]},
+        }
+        for what, data in wrong.items():
+            with pytest.raises(EnergaxError):
+                energax.fit(energy, data, learn.EM(), key=0)
+            assert what
+
+
+# -- learning ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+class TestObjective:
+    def test_compiled_repeatable_and_of_one_dtype(self, name):
+        energy_name, build = OBJECTIVES[name]
+        energy = ENERGIES[energy_name]()
+        data = observed(energy)
+        objective = build(energy, {k: np.asarray(v) for k, v in data.items()})
+        objective.check(energy, data)
+        batch = Batch(data, jnp.ones(N))
+        learner, moves = learn.Descent(objective), trainable(energy)
+        state = learner.init(energy, batch, jax.random.key(0), moves)
+        step = eqx.filter_jit(lambda e, key: learner.step(e, state, batch, key, moves))
+        new, _, terms = step(energy, jax.random.key(KEY))
+        for value in terms.values():
+            assert value.shape == () and bool(jnp.isfinite(value)) and value.dtype == jnp.float32
+        before, after = (jax.tree.leaves(eqx.filter(e, eqx.is_inexact_array)) for e in (energy, new))
+        assert [a.dtype for a in before] == [a.dtype for a in after]
+        assert any(bool((a != b).any()) for a, b in zip(before, after, strict=True)), "nothing was learned"
+        again = step(energy, jax.random.key(KEY))
+        same(eqx.filter((new, terms), eqx.is_array), eqx.filter((again[0], again[2]), eqx.is_array))
+        no_address(objective)
+
+    def test_a_padded_row_counts_for_nothing(self, name):
+        if name in ("NoiseContrastive", "ContrastiveDivergence", "ELBO", "Adversarial"):
+            return  # their draws depend on how many rows there are
+        energy_name, build = OBJECTIVES[name]
+        energy = ENERGIES[energy_name]()
+        data = observed(energy)
+        objective = build(energy, data)
+        total = lambda batch: float(
+            sum(jax.tree.leaves(objective(energy, batch, None, jax.random.key(0))[0]))
+        )
+        padded = jax.tree.map(lambda a: jnp.concatenate([a, a[:2]]), data)
+        weight = jnp.concatenate([jnp.ones(N), jnp.zeros(2)])
+        assert abs(total(Batch(padded, weight)) - total(Batch(data, jnp.ones(N)))) < 1e-5
+
+    def test_an_energy_it_makes_no_sense_for_is_refused_in_a_sentence(self, name):
+        energy_name, build = OBJECTIVES[name]
+        energy = ENERGIES[energy_name]()
+        objective = build(energy, {k: np.asarray(v) for k, v in observed(energy).items()})
+        strangers = ["NeuralEnergy", "RBM", "Linear"]
+        refusals = []
+        for other in strangers:
+            stranger = ENERGIES[other]()
+            try:
+                objective.check(stranger, observed(stranger))
+            except EnergaxError as error:
+                refusals.append(str(error))
+        assert refusals, "it takes everything"
+        assert all(name in text or "needs" in text or "expected" in text for text in refusals)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_learner_repeats_itself_and_its_fit_is_saved(name, tmp_path):
+    energy_name, build = LEARNERS[name]
+    energy = ENERGIES[energy_name]()
+    data = {"x": np.asarray(rows_of(energy, ["x"], 20)["x"])}
+    first, again = (energax.fit(energy, data, build(), epochs=2, key=KEY) for _ in range(2))
+    same(eqx.filter(first.energy, eqx.is_array), eqx.filter(again.energy, eqx.is_array))
+    no_address(first)
+    no_address(build())
+    loaded = saved_and_loaded(first.energy, tmp_path)
+    same(eqx.filter(loaded, eqx.is_array), eqx.filter(first.energy, eqx.is_array))
+
+
+# -- inference and sampling ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", INFERENCES)
+def test_an_inference_repeats_itself_is_saved_and_keeps_the_dtype(name, tmp_path):
+    energy_name, build, ask = INFERENCES[name]
+    energy = ENERGIES[energy_name]()
+    data = {"x": np.asarray(rows_of(energy, ["x"])["x"])}
+    method = build()
+    answer = np.asarray(ask(energy, data, method))
+    same(answer, np.asarray(ask(energy, data, build())))
+    assert np.isfinite(answer).all() and answer.dtype == np.float32
+    no_address(method)
+    loaded = saved_and_loaded(method, tmp_path)
+    same(answer, np.asarray(ask(energy, data, loaded)))
+
+
+@pytest.mark.parametrize("name", [n for n in INFERENCES if n not in ("Chains",)])
+def test_an_inference_refuses_what_it_cannot_do(name):
+    build = INFERENCES[name][1]
+    energy = ENERGIES["NeuralEnergy" if name != "LBFGS" else "RBM"]()
+    with pytest.raises(EnergaxError):
+        energax.posterior(energy, {"x": np.zeros((2, 9))}, build(), key=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_is_compiled_batched_repeatable_and_keeps_the_dtype(name, dtype):
+    energy_name, build = SAMPLERS[name]
+    with jax.enable_x64(dtype == "float64"):
+        energy = in_dtype(ENERGIES[energy_name](), dtype)
+        sampler = build()
+        sampler.check(energy)
+        rows = in_dtype(rows_of(energy), dtype)
+        move = eqx.filter_jit(lambda e, r, k: sampler.advance(e, r, 2, k))
+        drawn = move(energy, rows, jax.random.key(KEY))
+        same(drawn, move(energy, rows, jax.random.key(KEY)))
+        assert {k: v.dtype for k, v in drawn.items()} == {k: v.dtype for k, v in rows.items()}
+        assert {k: v.shape for k, v in drawn.items()} == {k: v.shape for k, v in rows.items()}
+    no_address(sampler)
+
+
+def test_a_sampler_refuses_what_it_cannot_move():
+    with pytest.raises(EnergaxError, match="Langevin"):
+        samplers.Gibbs().check(ENERGIES["NeuralEnergy"]())
+    with pytest.raises(EnergaxError, match="Gibbs"):
+        samplers.Langevin().check(ENERGIES["RBM"]())
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_is_saved_and_shown(name, tmp_path):
+    option = OPTIONS[name]()
+    loaded = saved_and_loaded(option, tmp_path)
+    assert bool(eqx.tree_equal(loaded, option))
+    no_address(option)
+
+
+# -- estimators ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    y = np.arange(14) % 2
+    real = (rng.normal(size=(14, 3)) + 3 * y[:, None]).astype(np.float32)
+    return {"real": real, "binary": (real > 1.5).astype(np.float32), "y": y}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+class TestEstimator:
+    def fitted(self, name, table):
+        cls = getattr(estimators, name)
+        X = table["binary" if name.startswith("Bernoulli") else "real"]
+        model = cls(**ESTIMATORS[name], random_state=3)
+        model.fit(X, table["y"]) if "Classifier" in name else model.fit(X)
+        return model, X
+
+    def answer(self, model, X):
+        ask = next(a for a in ("predict_proba", "score_samples", "transform") if hasattr(model, a))
+        return getattr(model, ask)(X)
+
+    def test_repeats_itself_keeps_the_dtype_is_saved_and_shown(self, name, table, tmp_path):
+        model, X = self.fitted(name, table)
+        found = self.answer(model, X)
+        assert np.isfinite(found).all() and found.dtype == np.float32
+        again, _ = self.fitted(name, table)
+        same(found, self.answer(again, X))
+        model.save(tmp_path / "model.safetensors")
+        loaded = type(model).load(tmp_path / "model.safetensors")
+        same(found, self.answer(loaded, X))
+        assert repr(loaded) == repr(model)
+        no_address(model)
+
+    def test_bad_input_is_refused(self, name, table):
+        cls = getattr(estimators, name)
+        y = {"y": table["y"]} if "Classifier" in name else {}
+        X = table["binary"].copy()
+        for bad in (np.full_like(X, np.inf), X[:0], X[:, :0], X[0], np.full(X.shape, "a"), X * 1e30):
+            with pytest.raises(EnergaxError):
+                cls(**ESTIMATORS[name], random_state=0).fit(bad, **y)
+        with pytest.raises(EnergaxError, match="fit"):
+            self.answer(cls(**ESTIMATORS[name]), X)
+
+    def test_the_constructor_only_stores(self, name, table):
+        cls = getattr(estimators, name)
+        for argument, parameter in inspect.signature(cls).parameters.items():
+            assert parameter.default is not inspect.Parameter.empty, f"{argument} has no default"
+            assert getattr(cls(), argument) is parameter.default

@@ -1,0 +1,182 @@
+"""What the core derives from `spaces` and `__call__` alone equals brute force."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given as draws_of
+from hypothesis import strategies as st
+from scipy import stats
+
+from energax import finite
+from energax.energies import RBM
+from energax.energy import Energy, answers, free_energy, log_partition_cost, log_posterior_table
+from energax.errors import Intractable, Unsuitable
+from energax.finite import Assignments
+from energax.missing import Masked
+from energax.spaces import Binary, Real
+
+cases = draws_of(structure=st.sampled_from([0, 1]), seed=st.integers(0, 10_000))
+_free = eqx.filter_jit(lambda e, g: free_energy(e, g))
+_conditional = eqx.filter_jit(lambda e, name, g: e.conditional(name, **g))
+_log_z = eqx.filter_jit(lambda e: e.log_partition())
+_moments = eqx.filter_jit(lambda e, g: e.moments(**g))
+
+
+def subsets(names):
+    return itertools.chain.from_iterable(itertools.combinations(names, r) for r in range(len(names)))
+
+
+@cases
+def test_free_energy_and_log_partition(oracle, structure, seed):
+    """F(given) = −log Σ exp(−e), for every set of given variables; log Z = −F()."""
+    energy, rng = oracle.random_table(structure, seed), np.random.default_rng(seed)
+    for names in subsets(energy.spaces):
+        given = oracle.random_given(energy, names, rng)
+        truth = -np.log(oracle.restricted(energy, given).sum())
+        np.testing.assert_allclose(_free(energy, given), truth, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(_log_z(energy), np.log(oracle.restricted(energy, {}).sum()), rtol=1e-5)
+
+
+@cases
+def test_conditional(oracle, structure, seed):
+    """p(name | given) with the rest summed out, and what the distribution says of itself."""
+    energy, rng = oracle.random_table(structure, seed), np.random.default_rng(seed)
+    for axis, name in enumerate(energy.spaces):
+        others = [n for n in energy.spaces if n != name]
+        for names in [(), tuple(others)]:
+            given = oracle.random_given(energy, names, rng)
+            weights = oracle.restricted(energy, given)
+            truth = weights.sum(tuple(a for a in range(weights.ndim) if a != axis))
+            truth = truth / truth.sum()
+            p = _conditional(energy, name, given)
+            np.testing.assert_allclose(p.probs, truth, atol=1e-6)
+            every = oracle.values(energy.spaces[name])
+            np.testing.assert_allclose(p.mean, np.tensordot(truth, every, 1), atol=1e-5)
+            np.testing.assert_array_equal(p.mode, every[truth.argmax()])
+            np.testing.assert_allclose(p.log_prob(jnp.asarray(every)), np.log(truth), atol=1e-4)
+
+
+@cases
+def test_moments(oracle, structure, seed):
+    """Mean and variance of the energy under p(hidden | given)."""
+    energy, rng = oracle.random_table(structure, seed), np.random.default_rng(seed)
+    given = oracle.random_given(energy, ["x"], rng)
+    weights = oracle.restricted(energy, given)
+    p, e = weights / weights.sum(), np.asarray(energy.table, float)
+    mean = (p * e).sum()
+    np.testing.assert_allclose(
+        _moments(energy, given), [mean, (p * (e - mean) ** 2).sum()], rtol=1e-4, atol=1e-5
+    )
+
+
+@cases
+def test_missing_coordinates_are_hidden(oracle, structure, seed):
+    """A coordinate that is missing is summed over, in Binary and in Categorical variables alike."""
+    energy, rng = oracle.random_table(structure, seed), np.random.default_rng(seed)
+    x = oracle.masked(oracle.random_given(energy, ["x"], rng)["x"], rng)
+    z = oracle.random_given(energy, ["z"], rng)["z"]
+    for given in ({"x": x}, {"x": x, "z": z}):
+        weights = oracle.restricted(energy, given)
+        np.testing.assert_allclose(_free(energy, given), -np.log(weights.sum()), rtol=1e-5, atol=1e-5)
+    p = weights / weights.sum()
+    e = np.asarray(energy.table, float)
+    np.testing.assert_allclose(_moments(energy, given)[0], (p * e).sum(), rtol=1e-4, atol=1e-5)
+    weights = oracle.restricted(energy, {"x": x})
+    of_z = weights.sum(tuple(range(weights.ndim - 1)))
+    np.testing.assert_allclose(_conditional(energy, "z", {"x": x}).probs, of_z / of_z.sum(), atol=1e-6)
+    if structure == 0:
+        joint = log_posterior_table(energy, {"x": x}, Assignments({"z": energy.spaces["z"]}))
+        np.testing.assert_allclose(joint, np.log(of_z), rtol=1e-5, atol=1e-5)
+
+
+def test_draw_frequencies(oracle):
+    """Draws follow p(hidden | given), missing coordinates too: χ² at false-alarm rate 1e-3 each."""
+    energy = oracle.random_table(0, 7, 1.0)
+    x = Masked(np.array([1.0, 0.0, 0.0], np.float32), np.array([True, False, False]))
+    for given in ({}, {"z": np.array(1)}, {"x": x}):
+        drawn = jax.jit(jax.vmap(lambda k, g=given: energy.draw(k, **g)))(
+            jax.random.split(jax.random.key(1), 4000)
+        )
+        weights = oracle.restricted(energy, given)
+        complete = {
+            **{k: np.broadcast_to(v, (4000, *np.shape(v))) for k, v in given.items() if k != "x"},
+            **drawn,
+        }
+        index = (np.asarray(complete["x"]) @ [4, 2, 1]).astype(int) * 3 + np.asarray(complete["z"]).astype(
+            int
+        )
+        seen = np.bincount(index, minlength=24)
+        expected = 4000 * weights.reshape(-1) / weights.sum()
+        assert (seen[expected == 0] == 0).all()
+        keep = expected > 0
+        assert stats.chisquare(seen[keep], expected[keep]).pvalue > 1e-3
+
+
+def test_sums_in_chunks(oracle, monkeypatch):
+    """A chunk smaller than the sum, that does not divide it, changes neither values nor gradients."""
+    energy = oracle.random_table(0, 3)
+
+    def everything(table):
+        e = oracle.Table(table, energy.variables)
+        slope = jax.grad(lambda t: oracle.Table(t, energy.variables).log_partition())(table)
+        return e.log_partition(), e.moments(), e.conditional("x").log_probs, slope
+
+    whole = jax.jit(everything)(energy.table)
+    monkeypatch.setattr(finite, "_CHUNK", 5)
+    assert Assignments(energy.spaces).n % 5
+    chunked = jax.jit(lambda table: everything(table))(energy.table)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), whole, chunked)
+    p = oracle.restricted(energy, {})
+    np.testing.assert_allclose(chunked[-1], -p / p.sum(), atol=1e-6)
+
+
+class Well(Energy):
+    depth: jax.Array
+
+    @property
+    def spaces(self):
+        return {"x": Real(2), "z": Binary()}
+
+    def __call__(self, *, x, z):
+        return 0.5 * self.depth * jnp.sum((x - z) ** 2)
+
+
+def test_score():
+    """∇ log p(x | z), and ∇ log p(x) with z summed out, against the closed form."""
+    well, x = Well(jnp.array(2.0)), jnp.array([0.3, -1.0])
+    np.testing.assert_allclose(well.score("x", x=x, z=jnp.array(1.0)), -2 * (x - 1), rtol=1e-6)
+    r = jax.nn.softmax(-jnp.array([jnp.sum(x**2), jnp.sum((x - 1) ** 2)]))
+    np.testing.assert_allclose(well.score("x", x=x), -2 * (x - r[1]), rtol=1e-5)
+    with pytest.raises(Unsuitable, match="Gibbs"):
+        well.score("z", x=x, z=jnp.array(1.0))
+
+
+def test_too_large_sums_are_refused():
+    class Large(Energy):
+        @property
+        def spaces(self):
+            return {"x": Binary(40)}
+
+        def __call__(self, *, x):
+            return x.sum()
+
+    for ask in (Large().log_partition, lambda: Large().draw(jax.random.key(0)), Large().moments):
+        with pytest.raises(Intractable, match=r"1,099,511,627,776 joint values.*1,048,576"):
+            ask()
+    with pytest.raises(Intractable, match="integral over 'x' in Real"):
+        Well(jnp.array(1.0)).log_partition()
+    with finite.enumeration_limit(4), pytest.raises(Intractable, match="limit of 4"):
+        RBM(jnp.zeros((3, 3)), jnp.zeros(3), jnp.zeros(3)).log_partition()
+
+
+def test_what_an_energy_knows():
+    rbm = RBM(jnp.zeros((5, 3)), jnp.zeros(5), jnp.zeros(3))
+    assert rbm.knows("free_energy", {"x"}) and rbm.knows("free_energy", {"z"})
+    assert not rbm.knows("free_energy", {"y"}) and not rbm.knows("log_partition")
+    assert not Well(jnp.array(1.0)).knows("conditional")
+    assert log_partition_cost(rbm) == (("z",), 8)
+    assert answers(rbm.conditional, "z", x=jnp.zeros(5)) and not answers(rbm.conditional, "z", y=jnp.zeros(5))

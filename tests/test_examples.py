@@ -1,0 +1,87 @@
+"""What the documents show is run: every example, and every block of Python in the README and CONTRIBUTING."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import re
+import sys
+import types
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def load(path: pathlib.Path):
+    spec = importlib.util.spec_from_file_location(f"examples_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def blocks(path: pathlib.Path) -> list[tuple[int, str]]:
+    """(line, code) of every block of Python."""
+    text = path.read_text()
+    found = re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S)
+    return [(text[: match.start(1)].count("\n"), match.group(1)) for match in found]
+
+
+def run_blocks(path: pathlib.Path) -> dict:
+    """All blocks, one after the other, with the line numbers of the document."""
+    module = types.ModuleType(f"document_{path.stem.lower()}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    for line, code in blocks(path):
+        exec(compile("\n" * line + code, str(path), "exec", dont_inherit=True), vars(module))
+    return vars(module)
+
+
+def test_there_are_examples_and_each_says_what_it_shows():
+    assert len(EXAMPLES) >= 3
+    for path in EXAMPLES:
+        assert path.read_text().startswith('"""'), path.name
+
+
+def test_the_skeletons_of_contributing_run():
+    names = run_blocks(ROOT / "CONTRIBUTING.md")
+    assert {"Chain", "RatioMatching", "ForwardSum", "Flip", "ChainEstimator"} <= set(names)
+
+
+def test_the_code_of_the_readme_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(blocks(ROOT / "README.md")) >= 2
+    run_blocks(ROOT / "README.md")
+
+
+def test_missing_values(capsys):
+    error = load(ROOT / "examples" / "missing_values.py").main()
+    assert error["the mixture"] < 0.5 * error["column means"]
+
+
+@pytest.mark.slow
+def test_estimators(capsys):
+    load(ROOT / "examples" / "estimators.py").main()
+    assert "the same to the last bit: True" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_four_principles(capsys):
+    found = load(ROOT / "examples" / "four_principles.py").main()
+    floors = {
+        "exact likelihood": -18.9,
+        "contrastive divergence": -19.1,
+        "persistent chains": -19.5,
+        "noise contrastive": -20.0,
+    }
+    assert set(found) == set(floors)
+    for name, floor in floors.items():
+        assert found[name] >= floor, name
+
+
+def test_the_readme_shows_the_example_as_it_is():
+    """The page on four principles is the file, not a memory of it."""
+    code = (ROOT / "examples" / "four_principles.py").read_text()
+    shown = next(block for _, block in blocks(ROOT / "README.md") if "class Machine" in block)
+    for line in shown.splitlines():
+        assert line.strip() in code, f"not in examples/four_principles.py: {line}"

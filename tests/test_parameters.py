@@ -1,0 +1,101 @@
+"""θ as a tree: spaces found, bijections there and back, what is frozen stays out."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energax.errors import BadInput
+from energax.parameters import (
+    all_finite,
+    constrained,
+    log_det_jacobian,
+    parameter_spaces,
+    trainable,
+    unconstrained,
+)
+from energax.spaces import Interval, Positive, PositiveDefinite, Simplex, parameter
+
+
+class Inner(eqx.Module):
+    scale: jax.Array = parameter(Positive())
+    offset: jax.Array
+
+
+class Outer(eqx.Module):
+    weights: jax.Array = parameter(Simplex())
+    parts: tuple
+    covariance: jax.Array = parameter(PositiveDefinite())
+    rate: jax.Array = parameter(Interval(0, 2))
+    count: jax.Array
+    name: str = eqx.field(static=True, default="outer")
+
+
+def build():
+    return Outer(
+        jnp.array([0.2, 0.3, 0.5]),
+        (Inner(jnp.array([1.0, 2.0]), jnp.array(-1.0)), Inner(jnp.array(3.0), jnp.array(0.0))),
+        jnp.array([[2.0, 0.5], [0.5, 1.0]])[None],
+        jnp.array(1.5),
+        jnp.array(7),
+    )
+
+
+def test_spaces_are_found_by_path():
+    spaces = dict(parameter_spaces(build()))
+    assert spaces["weights"] == Simplex() and spaces["parts.0.scale"] == Positive()
+    assert spaces["parts.1.offset"] is None and spaces["rate"] == Interval(0, 2)
+
+
+def test_there_and_back():
+    """constrained(unconstrained(θ)) = θ; ℝ and integers are left alone."""
+    module = build()
+    free = unconstrained(module)
+    assert free.weights.shape == (2,) and free.covariance.shape == (1, 3) and free.count == 7
+    assert float(free.parts[0].offset) == -1
+    back = constrained(free)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), module, back)
+
+
+def test_any_place_in_rn_is_legal():
+    moved = jax.tree.map(lambda a: a + 3.0 if eqx.is_inexact_array(a) else a, unconstrained(build()))
+    module = constrained(moved)
+    Simplex(3).check(np.asarray(module.weights))
+    Positive(2).check(np.asarray(module.parts[0].scale))
+    PositiveDefinite(2).check(np.asarray(module.covariance))
+    Interval(0, 2).check(np.asarray(module.rate))
+
+
+def test_log_det_jacobian():
+    """Σ log |dθ/du| against automatic differentiation, for the elementwise spaces."""
+    free = unconstrained(Inner(jnp.array([1.0, 2.0]), jnp.array(0.5)))
+    jacobian = jax.jacobian(lambda u: Positive().bijection(u))(free.scale)
+    np.testing.assert_allclose(log_det_jacobian(free), np.log(np.linalg.det(jacobian)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("freeze", "still"),
+    [
+        (None, set()),
+        ("weights", {"weights"}),
+        ("parts", {"parts.0.scale", "parts.0.offset", "parts.1.scale", "parts.1.offset"}),
+        (["parts.1", "rate"], {"parts.1.scale", "parts.1.offset", "rate"}),
+        (lambda m: m.parts[0], {"parts.0.scale", "parts.0.offset"}),
+    ],
+)
+def test_freezing(freeze, still):
+    module = build()
+    flags = jax.tree.leaves(trainable(module, freeze))
+    names = [path for path, _ in parameter_spaces(module)]
+    assert {n for n, f in zip(names, flags, strict=True) if not f} == still | {"count"}
+
+
+def test_freezing_nothing_that_exists():
+    with pytest.raises(BadInput, match=r"'weight'.*weights"):
+        trainable(build(), "weight")
+
+
+def test_all_finite():
+    assert all_finite(build()) and all_finite({})
+    assert not all_finite({"a": jnp.array([1.0, jnp.nan])}) and not all_finite({"a": jnp.array(jnp.inf)})
