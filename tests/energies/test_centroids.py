@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from energax import BadInput, Masked, fit
 from energax.energies import Centroids
+from energax.energies._centroids import single_moves
 from energax.energies._starts import _pick, plus_plus, smallest
 from energax.learn import EM
 
@@ -103,6 +104,29 @@ def test_k_means_plus_plus_visits_far_clusters_and_never_weightless_rows():
     )
     for centers in np.asarray(starts):
         assert sorted(np.round(centers.mean(1) / 100)) == [1, 2, 3, 4, 5]
+
+
+def test_single_moves_end_where_no_single_move_helps():
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=(40, 2)), rng.integers(1, 4, 40).astype(float)
+    centers = x[:4].copy()
+    for _ in range(50):
+        labels = brute(x, centers).argmin(1)
+        centers = np.stack(
+            [np.average(x[labels == z], axis=0, weights=weight[labels == z]) for z in range(4)]
+        )
+
+    def cost(labels):
+        parts = [(x[labels == z], weight[labels == z]) for z in range(4)]
+        return sum(w @ np.square(p - np.average(p, axis=0, weights=w)).sum(1) for p, w in parts if len(p))
+
+    after = brute(x, single_moves(x, weight, centers, labels)).argmin(1)
+    assert cost(after) < cost(labels)
+    for i in range(40):
+        for z in range(4):
+            other = after.copy()
+            other[i] = z
+            assert cost(other) >= cost(after) - 1e-9
 
 
 def test_bad_centres_are_named():

@@ -83,8 +83,8 @@ class BernoulliMixture(MixtureRecipe):
             if given.shape != (k, d) or not ((given > 0) & (given < 1)).all():
                 raise BadInput("probs_init", f"shape {given.shape}", f"numbers in (0, 1) of shape ({k}, {d})")
             probs = jnp.asarray(given)
-        given = self.probs_init is not None
-        return Mixture(Bernoullis(probs, float(self.alpha)), weights), not given, 1 if given else self.n_init
+        random = self.probs_init is None
+        return Mixture(Bernoullis(probs, float(self.alpha)), weights), random, self.n_init if random else 1
 
     def _n_parameters(self) -> int:
         k, d = self.probs_.shape

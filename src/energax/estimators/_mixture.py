@@ -338,7 +338,7 @@ class GaussianMixture(MixtureRecipe):
 
 
 @eqx.filter_jit
-def _initialised(components: Gaussians, means: Any, rows: Any, weight: Any, key: Any) -> Gaussians:
+def _initialised(components: Any, means: Any, rows: Any, weight: Any, key: Any) -> Gaussians:
     """Where `init_params` would begin; with means given, the spread of the rows nearest to each."""
     found = components.initialise(key, rows, weight)
     return found if means is None else eqx.tree_at(lambda g: g.means, found, means).of_nearest(rows, weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterable
@@ -95,7 +96,8 @@ def fit(
     if patience is not None and validation is None:
         raise BadInput("patience", "no validation to watch", "validation= rows or a fraction", "")
     run = _Run(energy, learner, key, freeze, patience, tuple(callbacks), checkpoint, mesh, progress)
-    with jax.default_matmul_precision(learner.matmul_precision or jax.config.jax_default_matmul_precision):
+    precision = learner.matmul_precision
+    with jax.default_matmul_precision(precision) if precision else contextlib.nullcontext():
         if is_stream(data):
             from ._stream import fit_stream
 

@@ -119,11 +119,11 @@ def _need_hidden(question: Question, task: str) -> None:
         )
 
 
-def _key(key: Any, method: Method, task: str) -> Any:
+def _key(key: Any, method: Method, task: str, question: Question) -> Any:
     """A key is asked for only where the answer depends on it."""
     if key is not None:
         return as_key(key)
-    if method.kind(task, None) == "exact" or isinstance(method, LBFGS):
+    if method.kind(task, question) == "exact" or isinstance(method, LBFGS):
         return jax.random.key(0)
     raise BadInput("key", "none", "an int or a JAX key", f"{method.label} draws at random: try key=0.")
 
@@ -170,7 +170,7 @@ def posterior(
     question = Question(energy, given)
     _need_hidden(question, "posterior")
     chosen = choose("posterior", question, method)
-    return chosen.posterior(question, _key(key, chosen, "posterior"))
+    return chosen.posterior(question, _key(key, chosen, "posterior", question))
 
 
 def log_prob(
@@ -201,7 +201,7 @@ def log_prob(
     if given is not None:
         return _conditional_log_prob(energy, data, given, method)
     chosen = choose("log_prob", question, method)
-    return _scalar(question, chosen.log_prob(question, _key(key, chosen, "log_prob")))
+    return _scalar(question, chosen.log_prob(question, _key(key, chosen, "log_prob", question)))
 
 
 def _conditional_log_prob(energy: Energy, data, given, method) -> Estimate:
@@ -230,7 +230,7 @@ def log_partition(energy: Energy, method: Any = None, *, key: Any = None) -> Est
     """
     question = Question(energy, {})
     chosen = choose("log_partition", question, method)
-    return chosen.log_partition(question, _key(key, chosen, "log_partition"))
+    return chosen.log_partition(question, _key(key, chosen, "log_partition", question))
 
 
 def sample(

@@ -258,7 +258,8 @@ def joint_values_needed(task: str, question: Question) -> str:
     """The size of the exact computation, in words."""
     sizes = [_partition_size(question.energy)] if task.startswith("log_") else []
     sizes += [] if task == "log_partition" else [_size(task, question)]
-    if None in sizes:
+    finite = [size for size in sizes if size is not None]
+    if len(finite) < len(sizes):
         endless = [f"{k!r} in {v!r}" for k, v in question.spaces.items() if not v.is_finite]
         return f"an integral over {', '.join(endless)}"
-    return f"{_count(max(sizes))} joint values"
+    return f"{_count(max(finite))} joint values"

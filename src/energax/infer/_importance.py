@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -136,8 +137,9 @@ class Importance(Method):
     def _log_mean_weight(self, question: Question, key: Any, k: int):
         fit_key, draw_key = jax.random.split(key)
         size = sum(max(1, s.size) for s in question.spaces.values())
-        arguments = (question.energy, self.proposal, k)
-        rows, function = question.given, _weigh
+        arguments: tuple[Any, ...] = (question.energy, self.proposal, k)
+        rows = question.given
+        function: Callable[..., Any] = _weigh
         if self.proposal is None:
             real = tuple(n for n, s in question.hidden.items() if s.is_real)
             if question.given:
@@ -303,7 +305,7 @@ def _student_weight(key, target, mean, factor, spread):
     return -target(mean + factor @ white) - log_q
 
 
-def _pilot(energy: Energy, real: tuple[str, ...], key: Any) -> tuple[Any, Any, Any]:
+def _pilot(energy: Energy, real: tuple[str, ...], key: Any) -> tuple[Any, ...]:
     """Mean and spread, in ℝⁿ, of a short run of many Langevin chains."""
     bare = (
         energy

@@ -37,7 +37,7 @@ class Cost:
         return ", ".join(parts) or "not known"
 
 
-def _bytes(n: int) -> str:
+def _bytes(n: float) -> str:
     for unit in ("B", "KB", "MB", "GB"):
         if n < 1024:
             return f"{n:,.0f} {unit}"

@@ -46,8 +46,8 @@ class EM(Learner):
     monotone = True
     matmul_precision = "highest"
 
-    temperature: float
-    tol: float = 1e-3
+    temperature: Any
+    tol: Any = 1e-3
     criterion: Literal["objective", "parameters"] = eqx.field(static=True, default="objective")
     decay: float | None = None
     chunk: int = eqx.field(static=True, default=1024)
@@ -55,9 +55,9 @@ class EM(Learner):
     def __init__(
         self,
         *,
-        temperature: float = 1.0,
+        temperature: Any = 1.0,
         hard: bool = False,
-        tol: float = 1e-3,
+        tol: Any = 1e-3,
         criterion: Literal["objective", "parameters"] = "objective",
         decay: float | None = None,
         chunk: int = 1024,

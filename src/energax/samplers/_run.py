@@ -44,8 +44,8 @@ def run_chains(
     for start in range(0, rows, chunk):
         # The last chunk begins early, so that it is as large as the others and not compiled again.
         begin = min(start, rows - chunk)
-        part = jax.tree.map(lambda a: a[begin : begin + chunk], (given, keys))  # noqa: B023
-        out = _chains(sampler, energy, *part, n_draws, warmup, thin)
+        some, their_keys = jax.tree.map(lambda a: a[begin : begin + chunk], (given, keys))  # noqa: B023
+        out = _chains(sampler, energy, some, their_keys, n_draws, warmup, thin)
         parts.append(jax.tree.map(lambda a: np.asarray(a[start - begin :]), out))  # noqa: B023
     values, info = jax.tree.map(lambda *a: np.concatenate(a), *parts)
     if n_rows is None:
