@@ -1,4 +1,4 @@
-"""Settings shared by all tests: types checked at run time, compilation cached, data found."""
+"""Settings shared by all tests: compilation cached, data found, digits split."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
-from energax import Mixture
+from energax import Energy, Mixture
 from energax.compose import Switch
-from energax.energies import RBM, Gaussians
+from energax.energies import RBM, Diagonal, Gaussians
 from energax.energy import free_energy
-from energax.errors import BadInput
+from energax.errors import BadInput, Unsuitable
 from energax.missing import Masked
-from energax.spaces import Binary, Categorical
+from energax.spaces import Binary, Categorical, Positive, Real, parameter
 
 seeds = draws_of(seed=st.integers(0, 10_000))
 _log_z = eqx.filter_jit(lambda e: e.log_partition())
@@ -141,3 +141,51 @@ def test_bad_compositions(oracle):
         Mixture([table, oracle.random_table(1, 0)])
     with pytest.raises(BadInput, match="weights"):
         Mixture([table.over("z")] * 2, jnp.ones(3) / 3)
+
+
+class Bare(Energy):
+    """A unit Gaussian that does not know its own log Z."""
+
+    scale: jax.Array = parameter(Positive())
+
+    @property
+    def spaces(self):
+        return {"x": Real(2)}
+
+    def __call__(self, *, x):
+        return 0.5 * jnp.sum((x / self.scale) ** 2)
+
+
+def bare() -> Bare:
+    return Bare(jnp.ones(2))
+
+
+def test_a_sum_begins_at_nothing():
+    total = sum([bare(), bare()])
+    assert float(total(x=jnp.ones(2))) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: bare() + 1, "another Energy"),
+        (lambda: bare() / 0, "> 0"),
+        (lambda: bare() / -1.0, "> 0"),
+        (lambda: bare() / "a", "> 0"),
+        (lambda: Mixture([]), "at least one energy"),
+        (lambda: Mixture([bare(), 3]), "an Energy"),
+        (lambda: Mixture([RBM.random(2, 2, key=0)] * 2), "name='k'"),
+        (lambda: Mixture([RBM.random(2, 2, key=0)] * 2, [1.5, -0.5], name="k"), "sum to 1"),
+        (lambda: Mixture([RBM.random(2, 2, key=0)] * 2, [0.5, 0.7], name="k"), "sum to 1"),
+        (lambda: Gaussians(jnp.zeros((1, 2)), jnp.array([[[1.0, 2.0], [2.0, 1.0]]])), "positive eigenvalues"),
+        (lambda: Gaussians(jnp.zeros((1, 2)), Diagonal(-jnp.ones((1, 2)))), "> 0"),
+    ],
+)
+def test_what_cannot_be_composed_is_refused_in_a_sentence(build, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        build()
+
+
+def test_a_mixture_needs_components_that_are_normalised():
+    with pytest.raises(Unsuitable, match="log Z of every component"):
+        Mixture([bare(), bare()])

@@ -3,12 +3,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from energax import fit
+from energax.energy import Energy
 from energax.errors import BadInput
-from energax.missing import Masked
+from energax.learn import Descent, NegativeLogLikelihood
+from energax.missing import Masked, known, mask_of
 from energax.spaces import (
     Binary,
     Categorical,
@@ -155,3 +159,61 @@ def test_ragged_sequences():
     with pytest.raises(BadInput, match="at most 2"):
         Sequence(Real(), 2).pad([[1.0, 2.0, 3.0]])
     assert jnp.asarray(padded.value).shape == (2, 3)
+
+
+def test_sequences_keep_the_checks_of_their_steps():
+    """Any number of steps without a length, that number with one; each step lies in its space."""
+    endless, three = Sequence(Simplex(2)), Sequence(Simplex(2), 3)
+    rows = np.full((4, 3, 2), 0.5)
+    assert three.shape == (3, 2) and three.event_ndim == 1
+    for n in (1, 3, 5):
+        assert endless.check(np.full((4, n, 2), 0.5)).shape == (4, n, 2)
+    assert three.check(rows).shape == (4, 3, 2) and endless.check(rows[0]).shape == (3, 2)
+    with pytest.raises(BadInput, match="rows of shape"):
+        three.check(rows[:, :2])
+    with pytest.raises(BadInput, match="steps"):
+        endless.check(rows[0, 0])
+    for space in (endless, three):
+        with pytest.raises(BadInput, match="sum to 1"):
+            space.check(rows + 0.1)
+        with pytest.raises(BadInput, match="rows of shape"):
+            space.check(np.ones((4, 3, 9)))
+    assert Sequence(Binary(2), 2).check([[True, False]] * 2).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "inner", [Real(2), Simplex(2), PositiveDefinite(2), Categorical(3), Positive()], ids=repr
+)
+def test_a_sequence_takes_what_it_padded(inner):
+    one = np.eye(2) if isinstance(inner, PositiveDefinite) else np.ones(inner.shape) / max(inner.size, 1)
+    one = np.ones((), int) if isinstance(inner, Categorical) else one
+    for space in (Sequence(inner), Sequence(inner, 4)):
+        padded = space.pad([np.stack([one] * 3), np.stack([one])])
+        again = space.check(padded)
+        np.testing.assert_array_equal(again.observed, padded.observed)
+        np.testing.assert_array_equal(again.value, padded.value)
+
+
+class Walk(Energy):
+    """Steps of a sequence about one mean; what is past the end is integrated out."""
+
+    mean: jax.Array
+    marginalises = frozenset({"x"})
+
+    @property
+    def spaces(self):
+        return {"x": Sequence(Real(2), 3)}
+
+    def __call__(self, *, x):
+        return 0.5 * jnp.sum(jnp.where(mask_of(x), known(x) - self.mean, 0) ** 2)
+
+    def log_partition(self):
+        return jnp.zeros(())
+
+
+def test_an_energy_over_padded_sequences_is_fitted():
+    """The mean of the steps that there are, and nothing of the padding."""
+    padded = Sequence(Real(2), 3).pad([np.full((3, 2), 1.0), np.full((1, 2), 5.0)])
+    learner = Descent(NegativeLogLikelihood(), optax.sgd(0.4))
+    done = fit(Walk(jnp.zeros(2)), {"x": padded}, learner, epochs=60, key=0)
+    np.testing.assert_allclose(done.energy.mean, 2.0, rtol=1e-3)

@@ -163,7 +163,7 @@ CATALOG: tuple[Row, ...] = (
     Row("compose", "Mixture", "energy", "p(x, z) = π_z p(x | z), of any component energies", "components over (x, z), or a list", "those of the components and Categorical(k)", "Pearson (1894)"),
     Row("energies", "Gaussians", "energy", "k normal densities, stacked, chosen by z", "a covariance", "x: Real(d), z: Categorical(k)", "McLachlan and Peel (2000)"),
     Row("energies", "Bernoullis", "energy", "k products of coins, stacked, chosen by z", "", "x: Binary(d), z: Categorical(k)", "Lazarsfeld and Henry (1968)"),
-    Row("energies", "Centroids", "energy", "k centers: half the squared distance to the one chosen by z", "", "x: Real(d), z: Categorical(k)", "Lloyd (1982)"),
+    Row("energies", "Centroids", "energy", "k centers: the squared distance to the one chosen by z", "", "x: Real(d), z: Categorical(k)", "Lloyd (1982)"),
     Row("energies", "RBM", "energy", "binary visible and hidden units, connected pairwise", "", "x: Binary(d), z: Binary(h)", "Smolensky (1986)"),
     Row("energies", "GaussianRBM", "energy", "real visible and binary hidden units", "", "x: Real(d), z: Binary(h)", "Welling, Rosen-Zvi and Hinton (2005)"),
     Row("energies", "Linear", "energy", "−(xᵀW + b)_y: a linear score for every answer", "", "x: Real(d), y: Categorical(k)", "Crammer and Singer (2001)"),
@@ -208,7 +208,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "Bernoulli", "option", "likelihood of zeros and ones from logits", "", "Binary(d)", ""),
     Row("energies", "Gaussian", "option", "likelihood of reals from means, with learned scales", "", "Real(d)", ""),
     Row("energies", "StandardNormal", "option", "prior N(0, I) of a real hidden variable", "", "Real(d)", ""),
-    Row("energies", "UniformChoices", "option", "prior of hidden variables that choose evenly", "", "Categorical(k, d) or Binary(d)", ""),
+    Row("energies", "UniformChoices", "option", "prior of hidden variables that choose evenly", "", "Categorical(k, d)", ""),
     # estimators
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),

@@ -8,11 +8,21 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .energy import Energy, answers, enumerated_free_energy, free_energy
-from .errors import BadInput
+from .energy import (
+    Energy,
+    answers,
+    enumerated_free_energy,
+    enumerated_log_partition,
+    free_energy,
+    log_partition_cost,
+)
+from .errors import BadInput, Unsuitable
+from .finite import ENUMERATION_LIMIT
 from .missing import Masked
-from .spaces import Categorical, Simplex, Space, parameter
+from .parameters import constrained_maximum, recentred
+from .spaces import Categorical, Simplex, Space, fixed, is_concrete, parameter
 
 
 class Sum(Energy):
@@ -37,6 +47,13 @@ class Sum(Energy):
     def spaces(self):
         return {k: v for part in self.parts for k, v in part.spaces.items()}
 
+    @property
+    def inputs(self):  # type: ignore[override]
+        """What every expert that knows the variable takes as given."""
+        named = [(part.inputs, frozenset(part.spaces)) for part in self.parts]
+        every = frozenset().union(*(inputs for inputs, _ in named))
+        return frozenset(n for n in every if all(n in i for i, names in named if n in names))
+
     def __call__(self, **variables):
         return sum(part(**{k: variables[k] for k in part.spaces}) for part in self.parts)
 
@@ -45,11 +62,24 @@ class Tempered(Energy):
     """e / T: flatter for T > 1, sharper for T < 1."""
 
     energy: Energy
-    temperature: Any
+    temperature: Any = fixed()
+
+    def __check_init__(self):
+        if is_concrete(self.temperature):
+            try:
+                fits = np.shape(self.temperature) == () and 0 < float(self.temperature) < np.inf
+            except (TypeError, ValueError):
+                fits = False
+            if not fits:
+                raise BadInput("temperature", repr(self.temperature), "a finite number > 0")
 
     @property
     def spaces(self):
         return self.energy.spaces
+
+    @property
+    def inputs(self):  # type: ignore[override]
+        return self.energy.inputs
 
     def __call__(self, **variables):
         return self.energy(**variables) / self.temperature
@@ -59,7 +89,7 @@ class Clamped(Energy):
     """An energy some of whose variables are held at given values: `energy.given(x=…)`."""
 
     energy: Energy
-    values: dict[str, Any]
+    values: dict[str, Any] = fixed()
 
     def __init__(self, energy: Energy, values: Mapping[str, Any]):
         unknown = sorted(set(values) - set(energy.spaces))
@@ -73,6 +103,10 @@ class Clamped(Energy):
     @property
     def spaces(self):
         return {k: v for k, v in self.energy.spaces.items() if k not in self.values}
+
+    @property
+    def inputs(self):  # type: ignore[override]
+        return self.energy.inputs - frozenset(self.values)
 
     @property
     def marginalises(self):  # type: ignore[override]
@@ -122,6 +156,10 @@ class Marginal(Energy):
         return {k: v for k, v in self.energy.spaces.items() if k not in self.names}
 
     @property
+    def inputs(self):  # type: ignore[override]
+        return self.energy.inputs
+
+    @property
     def marginalises(self):  # type: ignore[override]
         return self.energy.marginalises
 
@@ -151,14 +189,28 @@ class Marginal(Energy):
 class Switch(Energy):
     """Any energies over the same variables, chosen by a hidden index: e(x, z) = e_z(x) + log Z_z."""
 
+    normalised = True
+
     parts: tuple[Energy, ...]
     name: str = eqx.field(static=True, default="z")
 
     def __check_init__(self):
+        if not self.parts:
+            raise BadInput("components", "none", "at least one energy")
         first = self.parts[0].spaces
         for i, part in enumerate(self.parts):
             if part.spaces != first:
                 raise BadInput(f"components[{i}]", f"{part.spaces}", f"{first}, as in the first")
+            _, cost = log_partition_cost(part)
+            if not part.knows("log_partition") and (cost is None or cost > ENUMERATION_LIMIT):
+                raise Unsuitable(
+                    f"A mixture needs log Z of every component, but components[{i}], {type(part).__name__}, "
+                    "does not know it and it cannot be enumerated. Give it the method `log_partition`."
+                )
+        if self.name in first:
+            raise BadInput(
+                "name", f"{self.name!r}, a variable of the components", "a new name", "Try name='k'."
+            )
 
     @property
     def spaces(self):
@@ -186,16 +238,22 @@ class Switch(Energy):
     def statistics(self, data, posterior):
         return tuple(p.statistics(data, posterior[:, i : i + 1]) for i, p in enumerate(self.parts))
 
-    def maximise(self, statistics):
-        parts = tuple(p.maximise(s) for p, s in zip(self.parts, statistics, strict=True))
-        return Switch(parts, self.name)
+    def maximise(self, statistics, trainable=None):
+        moves = (None,) * len(self.parts) if trainable is None else trainable.parts
+        each = zip(self.parts, statistics, moves, strict=True)
+        return Switch(tuple(constrained_maximum(p, s, m) for p, s, m in each), self.name)
+
+    def recentred(self, statistics, reference):
+        each = zip(self.parts, statistics, reference.parts, strict=True)
+        return tuple(recentred(part, s, r) for part, s, r in each)
 
 
 class Mixture(Energy):
     """p(x, z) = π_z p(x | z), of any component energies.
 
     `components` is a list of energies over the same variables, or one energy over (x, z) that
-    holds all k components stacked, such as `energies.Gaussians`.
+    holds all k components stacked, such as `energies.Gaussians`. One whose class says
+    `normalised = True` has ∫ exp(−e(x, z)) dx = 1 for every z, and the mixture log Z = 0.
 
     >>> from energax.energies import Gaussians
     >>> two = Mixture(Gaussians(jnp.array([[-1.0], [1.0]]), covariance=jnp.ones((2, 1, 1))))
@@ -209,7 +267,11 @@ class Mixture(Energy):
 
     def __init__(self, components: Energy | Sequence[Energy], weights: Any = None, name: str = "z"):
         if not isinstance(components, Energy):
-            components = Switch(tuple(components), name)
+            components = tuple(components)
+            for i, part in enumerate(components):
+                if not isinstance(part, Energy):
+                    raise BadInput(f"components[{i}]", type(part).__name__, "an Energy")
+            components = Switch(components, name)
         space = components.spaces.get(name)
         if not isinstance(space, Categorical):
             raise BadInput("components", f"{space!r} for {name!r}", "a categorical index variable")
@@ -218,6 +280,8 @@ class Mixture(Energy):
         weights = jnp.asarray(weights)
         if weights.shape != (space.k,):
             raise BadInput("weights", f"shape {weights.shape}", f"({space.k},): one a component")
+        if is_concrete(weights):
+            Simplex(space.k).check(weights, "weights", missing=False)
         self.weights, self.components, self.name = weights, components, name
 
     @property
@@ -256,7 +320,16 @@ class Mixture(Energy):
             return self.components.conditional(name, **given)
         return Choice(logits=-self.joint(**given))
 
+    def knows(self, what, names=None):
+        if what == "log_partition":
+            return getattr(self.components, "normalised", False)
+        if what == "free_energy" and names is not None:
+            return set(names) == set(self.spaces) - {self.name}
+        return super().knows(what, names)
+
     def log_partition(self):
+        if not getattr(self.components, "normalised", False):
+            return enumerated_log_partition(self)
         return jnp.zeros((), self.weights.dtype)
 
     def draw(self, key, **given):
@@ -280,11 +353,17 @@ class Mixture(Energy):
     def statistics(self, data, posterior):
         return {"weight": posterior.sum(0), "parts": self.components.statistics(data, posterior)}
 
-    def maximise(self, statistics):
+    def maximise(self, statistics, trainable=None):
         total = statistics["weight"]
         # A component nobody belongs to keeps a weight that is small but not zero.
         total = total + 10 * jnp.finfo(total.dtype).eps
-        return Mixture(self.components.maximise(statistics["parts"]), total / total.sum(), self.name)
+        moves = None if trainable is None else trainable.components
+        components = constrained_maximum(self.components, statistics["parts"], moves)
+        return Mixture(components, total / total.sum(), self.name)
+
+    def recentred(self, statistics, reference):
+        parts = recentred(self.components, statistics["parts"], reference.components)
+        return {"weight": statistics["weight"], "parts": parts}
 
     def impute(self, data):
         """The rows with what is missing at its mean given what is known, by name."""

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .errors import Unsuitable
+from .errors import BadInput, Unsuitable
 from .finite import Assignments, log_sum_exp, table
 from .missing import Masked, is_masked, known
 from .showing import shown
@@ -124,7 +124,15 @@ class Energy(eqx.Module):
     def __add__(self, other: Energy) -> Sum:
         from .compose import Sum
 
+        if not isinstance(other, Energy):
+            raise BadInput("energy + …", type(other).__name__, "another Energy")
         return Sum((self, other))
+
+    def __radd__(self, other: Any) -> Energy:
+        """So that sum([a, b, c]) is a + b + c."""
+        if isinstance(other, int) and other == 0:
+            return self
+        raise BadInput("… + energy", type(other).__name__, "another Energy")
 
     def __truediv__(self, temperature: Any) -> Tempered:
         from .compose import Tempered
@@ -275,7 +283,5 @@ def rows(energy: Energy, given: Mapping[str, Any]) -> tuple[bool, int]:
         counts[name] = jnp.shape(known(value))[0] if extra else None
     sizes = {c for c in counts.values() if c is not None}
     if len(sizes) > 1:
-        from .errors import BadInput
-
         raise BadInput("given", f"row counts {counts}", "the same number of rows in every variable")
     return bool(sizes), sizes.pop() if sizes else 1

@@ -14,7 +14,9 @@ from .errors import BadInput
 def as_key(key: Any) -> jax.Array:
     """A typed JAX key from an int, a typed key or an old-style uint32 pair."""
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-        return jax.random.key(int(key) & 0xFFFFFFFF)
+        if not 0 <= int(key) < 2**32:
+            raise BadInput("key", repr(key), "an int from 0 to 2³² − 1, or one JAX key")
+        return jax.random.key(int(key))
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
             return key

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 
-from .errors import BadInput
-from .spaces import Space, field_space
+from .errors import BadInput, Unsuitable
+from .spaces import Space, declared, is_concrete
 
 
-def parameter_spaces(module: Any) -> list[tuple[str, Space | None]]:
-    """(dotted path, declared space) of every array leaf, in the tree's own order."""
+def _leaves(module: Any) -> list[tuple[str, Any, Space | None, bool]]:
+    """(dotted path, leaf, declared space, whether it is fixed) of every leaf, in the tree's own order."""
     out = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(module):
-        if not eqx.is_array(leaf):
-            continue
-        node, space, names = module, None, []
+        node, space, still, names = module, None, False, []
         for entry in path:
             name = _entry_name(entry)
             names.append(str(name))
             if isinstance(node, eqx.Module):
-                space = field_space(node, str(name)) or space
+                said = declared(node, str(name))
+                space, still = said.get("space", space), said.get("fixed", still)
             node = _child(node, entry)
-        out.append((".".join(names), space))
+        out.append((".".join(names), leaf, space, still))
     return out
+
+
+def parameter_spaces(module: Any) -> list[tuple[str, Space | None]]:
+    """(dotted path, declared space) of every array leaf, in the tree's own order."""
+    return [(path, space) for path, leaf, space, _ in _leaves(module) if eqx.is_array(leaf)]
 
 
 def _entry_name(entry: Any) -> Any:
@@ -45,27 +51,49 @@ Freeze = None | str | Iterable[str] | Callable[[Any], Any]
 
 
 def trainable(energy: Any, freeze: Freeze = None) -> Any:
-    """A tree of bools: True for every real-valued array leaf that may move.
+    """A tree of bools: True for every real-valued array leaf that may move, none of them `fixed`.
 
     `freeze` names what stays: dotted paths (`"weight"`, `"decoder.layers"`), or a function
     from the energy to the leaves that stay, as `eqx.tree_at` takes it.
     """
-    spec = jax.tree.map(eqx.is_inexact_array, energy)
+    leaves, treedef = _leaves(energy), jax.tree.structure(energy)
+    moves = [eqx.is_inexact_array(leaf) and not still for _, leaf, _, still in leaves]
+    spec = jax.tree.unflatten(treedef, moves)
     if freeze is None:
         return spec
     if callable(freeze):
         return eqx.tree_at(freeze, spec, replace_fn=lambda node: jax.tree.map(lambda _: False, node))
     paths = (freeze,) if isinstance(freeze, str) else tuple(freeze)
-    known = [path for path, _ in parameter_spaces(energy)]
+    known = [path for path, leaf, _, _ in leaves if eqx.is_array(leaf)]
     for wanted in paths:
         if not any(_under(path, wanted) for path in known):
             raise BadInput("freeze", repr(wanted), f"a parameter among {', '.join(known)}")
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(energy)
-    flags = []
-    for path, leaf in leaves:
-        dotted = ".".join(str(_entry_name(entry)) for entry in path)
-        flags.append(eqx.is_inexact_array(leaf) and not any(_under(dotted, p) for p in paths))
+    stays = [any(_under(path, p) for p in paths) for path, _, _, _ in leaves]
+    flags = [m and not s for m, s in zip(moves, stays, strict=True)]
     return jax.tree.unflatten(treedef, flags)
+
+
+def check_parameters(energy: Any, moves: Any, others: bool) -> None:
+    """Refuse, before any work, a start that is not finite or outside its space, and nothing to learn.
+
+    `others` says that something beside the energy is learned, such as an encoder.
+    """
+    for path, leaf, space, _ in _leaves(energy):
+        if not eqx.is_inexact_array(leaf) or not is_concrete(leaf):
+            continue
+        value = np.asarray(leaf)
+        if not np.isfinite(value).all():
+            raise BadInput(path, "a parameter that is not finite", "finite numbers to begin with")
+        if space is not None and not np.all(space._legal(value)):
+            raise BadInput(path, f"{value.ravel()[:3]}…", f"{space.says()}, as {space!r} has it")
+    if others or any(jax.tree.leaves(moves)):
+        return
+    numbers = [path for path, leaf, _, _ in _leaves(energy) if isinstance(leaf, bool | int | float)]
+    whole = [p for p, leaf, _, _ in _leaves(energy) if eqx.is_array(leaf) and not eqx.is_inexact_array(leaf)]
+    found = f"{', '.join(numbers + whole)}: not real arrays" if numbers or whole else "all parameters frozen"
+    raise BadInput(
+        "energy", f"nothing to learn ({found})", "a real array among its fields", "Try jnp.asarray(1.0)."
+    )
 
 
 def _under(path: str, prefix: str) -> bool:
@@ -116,3 +144,35 @@ def all_finite(tree: Any) -> Any:
 
     flags = [jnp.isfinite(a).all() for a in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))]
     return jnp.stack(flags).all() if flags else jnp.array(True)
+
+
+# -- the M-step, with what is frozen held ----------------------------------------------------
+
+
+def constrained_maximum(energy: Any, statistics: Any, trainable: Any = None) -> Any:
+    """`energy.maximise(statistics)` with what is frozen held: `trainable` is a tree of bools, or None.
+
+    The best of the rest depends on what is held (a covariance on its mean), so an energy says
+    that it heeds this by taking `trainable`.
+    """
+    if trainable is None or all_move(energy, trainable):
+        return energy.maximise(statistics)
+    if "trainable" not in inspect.signature(energy.maximise).parameters:
+        raise Unsuitable(
+            f"EM cannot hold part of {type(energy).__name__} fixed: its `maximise` takes no `trainable`. "
+            "Freeze nothing in it, or learn it by Descent(NegativeLogLikelihood(), optimizer)."
+        )
+    return energy.maximise(statistics, trainable=trainable)
+
+
+def all_move(energy: Any, trainable: Any) -> bool:
+    """Whether nothing that is a real array is frozen."""
+    pairs = zip(jax.tree.leaves(energy), jax.tree.leaves(trainable), strict=True)
+    return all(moves for leaf, moves in pairs if eqx.is_inexact_array(leaf))
+
+
+def recentred(energy: Any, statistics: Any, reference: Any) -> Any:
+    """Statistics taken at another θ, as if taken at this one: the same, unless the energy centres them."""
+    if hasattr(energy, "recentred"):
+        return energy.recentred(statistics, reference)
+    return statistics

@@ -6,14 +6,16 @@ to ℝⁿ through which descent and samplers move (NumPyro's `biject_to`).
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from .errors import BadInput
+from .fields import declared as declared
+from .fields import fixed as fixed
+from .fields import is_concrete as is_concrete
+from .fields import parameter as parameter
 from .missing import Masked
 
 
@@ -332,6 +334,9 @@ class Count(Space):
 class Sequence(Space):
     """Sequences of values of one space, of differing lengths, held padded with a mask.
 
+    With a `length` one example has shape (length, *space.shape), and the sequence may be a
+    variable of an energy; without, `check` takes any number of steps.
+
     >>> padded = Sequence(Real(2)).pad([np.ones((3, 2)), np.ones((1, 2))])
     >>> padded.shape, padded.observed[..., 0].tolist()
     ((2, 3, 2), [[True, True, True], [True, False, False]])
@@ -341,6 +346,7 @@ class Sequence(Space):
         super().__init__(*(() if length is None else (length, *space.shape)))
         self.space, self.length = space, length
         self.dtype = space.dtype  # type: ignore[misc]
+        self.event_ndim = space.event_ndim  # type: ignore[misc]
         self.values_per_coordinate = space.values_per_coordinate if length is not None else None
 
     def _arguments(self):
@@ -355,10 +361,25 @@ class Sequence(Space):
 
     @property
     def _filler(self):
+        # What is past the end of a sequence must be legal too, whole matrices among it.
+        if isinstance(self.space, PositiveDefinite):
+            return np.eye(*self.space.shape)
         return self.space._filler
+
+    def _cast(self, array):
+        return self.space._cast(array)
 
     def says(self):
         return f"sequences of {self.space.says()}"
+
+    def check(self, value, name="value", *, missing=True):
+        if self.length is not None:
+            return super().check(value, name, missing=missing)
+        shape, steps_first = _as_array(value, name)[0].shape, 1 + len(self.space.shape)
+        if len(shape) < steps_first:
+            expected = f"(steps, *{self.space.shape}), or rows of such sequences (the space is {self!r})"
+            raise BadInput(name, f"shape {shape}", expected)
+        return Sequence(self.space, shape[-steps_first]).check(value, name, missing=missing)
 
     def pad(self, sequences: list[Any]) -> Masked:
         """Ragged sequences as one padded array; what is past an end is not observed."""
@@ -379,20 +400,3 @@ class Sequence(Space):
             value[i, : len(row)] = row
             observed[i, : len(row)] = True
         return Masked(self.space._cast(value), observed)
-
-
-def parameter(space: Space, **kwargs: Any) -> Any:
-    """A field of an energy whose values lie in `space`: `scale: Array = parameter(Positive())`.
-
-    Descent and samplers move the parameter through the bijection of its space; EM sets it
-    directly. Leading axes are free: a `Positive()` parameter may be an array of any shape.
-    """
-    return eqx.field(metadata={"space": space}, **kwargs)
-
-
-def field_space(module: Any, name: str) -> Space | None:
-    """The space declared for a field, if one was."""
-    for field in dataclasses.fields(module):
-        if field.name == name:
-            return field.metadata.get("space")
-    return None

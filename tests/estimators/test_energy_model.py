@@ -5,12 +5,13 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import optax
 import pytest
 from scipy.special import logsumexp
 
 import energax
 from energax.estimators import EnergyModel
-from energax.learn import ScoreMatching
+from energax.learn import Descent, ScoreMatching
 
 CENTRES = np.array([[-3.0, 0], [3, 0], [0, 4]])
 SCALE, SHIFT = np.array([10.0, 0.1]), np.array([100.0, -3.0])
@@ -96,3 +97,23 @@ def test_passes_keep_the_units_of_the_first():
     scale = model.scale_
     model.partial_fit(2 * X)
     assert np.array_equal(model.scale_, scale)
+    # A model that stands still meets other noise at every pass.
+    model.set_params(learning_rate=0.0)
+    still = [model.partial_fit(X).history_["objective"][-1] for _ in range(3)]
+    assert len(set(still)) == 3
+
+
+def test_no_number_of_rows_averages_the_error_of_log_z_away(three):
+    error = float(three.log_partition_.stderr)
+    rows = three.log_prob(X_TEST)
+    assert rows.shared == pytest.approx(error)
+    between = float(rows.value.std() / np.sqrt(len(rows)))
+    assert float(rows.mean().stderr) == pytest.approx(np.hypot(error, between), rel=1e-2)
+    assert float(rows.sum().stderr) == pytest.approx(error * len(rows), rel=1e-2)
+
+
+def test_weight_decay_leaves_the_gaussian():
+    learner = Descent(ScoreMatching(), optax.adamw(1e-2, weight_decay=1.0))
+    model = EnergyModel((4,), learner=learner, max_iter=2, n_importance=256, random_state=0).fit(X)
+    whitening = np.linalg.inv(model.noise_scale_.astype(float)).astype(np.float32)
+    assert np.array_equal(model.energy_.network.root, whitening)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import optax
 import pytest
 
 import energax
+from energax import fit
 from energax.errors import BadInput
 from energax.estimators import VAE
+from energax.estimators._network import ColumnGaussian, moments
 from energax.infer import Enumeration, log_prob
+from energax.learn import ELBO, Descent
 
 pytestmark = pytest.mark.filterwarnings("ignore:Importance")  # bounds of few draws are loose, and say so
 
@@ -118,4 +122,36 @@ def test_passes():
     first = model.history_["objective"][-1]
     for _ in range(15):
         model.partial_fit(LINE)
-    assert model.history_["objective"][-1] < first
+    assert model.history_["objective"][-1] < first and model.n_batches_seen_ == 16
+    # A model that stands still sees the same rows with other noise at every pass.
+    model.set_params(learning_rate=0.0)
+    still = [model.partial_fit(LINE).history_["objective"][-1] for _ in range(3)]
+    assert len(set(still)) == 3
+
+
+def test_a_second_fit_looks_at_its_own_rows():
+    """The likelihood that "auto" found once says nothing about other rows, fitted or refused."""
+    X = (RNG.random((60, 3)) < 0.5).astype(np.float32)
+    model = VAE(1, (4,), max_iter=1, random_state=0).fit(X)
+    model.fit(LINE[:60])
+    assert isinstance(model.energy_.likelihood, ColumnGaussian)
+    model.fit(X)
+    with pytest.raises(BadInput, match="zeros and ones"):
+        model.score_samples(LINE[:60])
+    encoder = model.encoder_
+    with pytest.raises(BadInput, match="zeros and ones"):
+        model.set_params(likelihood="bernoulli").fit(LINE[:60])
+    assert model.encoder_ is encoder  # a refused fit leaves encoder and decoder together
+
+
+def test_weight_decay_leaves_the_units_of_the_columns(line):
+    """Decoder, likelihood and encoder hold the shift and scale of the columns; none is a parameter."""
+    mean, scale = moments(LINE.astype(np.float32), None)
+    layers = (line.energy_.network.layers[-1], line.encoder_.network.layers[0])
+    learner = Descent(ELBO(line.encoder_), optax.adamw(1e-2, weight_decay=1.0))
+    decayed = fit(line.energy_, {"x": LINE.astype(np.float32)}, learner, epochs=2, key=0)
+    layers += (decayed.energy.network.layers[-1], decayed.partner.network.layers[0])
+    for layer in layers:
+        assert np.array_equal(layer.shift, mean) and np.array_equal(layer.scale, scale)
+    assert np.array_equal(decayed.energy.likelihood.unit, scale)
+    assert not np.array_equal(decayed.energy.likelihood.scale, line.energy_.likelihood.scale)

@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal
 
 from energax import catalog
 from energax.errors import BadInput
+from energax.estimate import Estimate
 from energax.evaluate import _compare, compare, contenders, hold_out
 
 ROWS = np.random.default_rng(0).normal(size=(160, 2)) @ np.array([[1.0, 0.8], [0.0, 0.5]]) + [3.0, -1.0]
@@ -44,6 +45,18 @@ def test_best_first_with_paired_differences(plain):
     np.testing.assert_allclose(float(other.difference), means[1] - means[0], atol=1e-9)
     frame = plain.to_frame()
     assert (frame["low"] < frame["log_likelihood"]).all() and (frame["log_likelihood"] < frame["high"]).all()
+
+
+def test_an_error_that_all_rows_share_is_in_the_interval(plain):
+    values = np.random.default_rng(0).normal(-20.0, 2.0, size=250)
+    exact = _compare.Score("a", "a", "fitted", rows=Estimate(values))
+    shared = _compare.Score("b", "b", "fitted", rows=Estimate(values, 5.0, "estimate", shared=5.0))
+    half = lambda score: np.ptp(score.interval()) / 2
+    assert half(exact) == pytest.approx(1.97 * values.std() / np.sqrt(250), rel=0.01)  # about 0.25
+    assert half(shared) == pytest.approx(9.8, rel=0.01)
+    # The best is as far from itself as nothing, however badly it is known.
+    best, other = _compare._ranked([shared, dataclasses.replace(exact, rows=exact.rows - 1.0)])
+    assert float(best.difference.stderr) == 0 and float(other.difference.stderr) == pytest.approx(5.0)
 
 
 def test_the_same_key_gives_the_same_table(plain):

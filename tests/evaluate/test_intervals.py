@@ -26,6 +26,15 @@ def test_the_mean_interval_covers(n, level):
     assert covers_as_said(hits, level)
 
 
+def test_the_mean_interval_covers_an_error_that_all_rows_share():
+    """Few rows under one wrong log Z: neither Student's t nor the shared error may be forgotten."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(3.0, 2.0, size=(N_REPEATS, 5)) + rng.normal(0.0, 2.0, size=(N_REPEATS, 1))
+    rows = [Estimate(x, 2.0, "estimate", shared=2.0) for x in X]
+    hits = sum(low <= 3.0 <= high for low, high in map(mean_interval, rows))
+    assert hits / N_REPEATS >= 0.94  # conservative: half-widths add in quadrature
+
+
 def test_the_bootstrap_agrees_with_theory_for_the_mean():
     x = np.random.default_rng(1).normal(size=400)
     low, high = bootstrap(x, key=0, n_resamples=4000)

@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from energax import BadInput, Checkpoint, Energy, Masked, Real, Unsuitable, fit
+from energax import BadInput, Checkpoint, Energy, Masked, Positive, Real, Unsuitable, fit, parameter
 from energax.energies import RBM
 from energax.fitting import Learner
-from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood, Objective
+from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood, Objective, ScoreMatching
 
 
 class Bowl(Energy):
@@ -318,3 +318,84 @@ def test_a_finished_fit_can_be_prolonged_from_its_checkpoint(rows, tmp_path):
     whole = fit(bowl(), {"x": rows}, likelihood(), key=0, epochs=5, batch_size=16)
     np.testing.assert_array_equal(more.energy.centre, whole.energy.centre)
     np.testing.assert_array_equal(more.history["objective"], whole.history["objective"])
+
+
+def test_a_global_that_changed_is_another_program(rows):
+    """The same code reading another value must not run what was compiled for the old one."""
+    scope = {"scale": 1.0}
+    define = "def penalty(energy): return scale * (energy.centre ** 2).sum()"
+    losses = []
+    for value in (1.0, 1000.0):
+        scope["scale"] = value
+        exec(define, scope)
+        objective = NegativeLogLikelihood(prior=scope["penalty"], n_rows=1.0)
+        start = Bowl(jnp.ones(2), jnp.zeros(2))
+        losses.append(fit(start, {"x": rows}, Descent(objective, optax.sgd(0.0)), key=0, epochs=1).objective)
+    assert losses[1] - losses[0] == pytest.approx(999 * 2, rel=1e-5)
+
+
+def test_a_checkpoint_knows_its_step_size_and_its_validation(rows, tmp_path):
+    run = lambda **changes: fit(
+        bowl(), {"x": rows}, **({"learner": likelihood(0.1), "key": 0, "epochs": 2} | changes)
+    )
+    run(checkpoint=tmp_path / "a", validation={"x": rows[:4]})
+    with pytest.raises(BadInput, match="another energy, data, learner or key"):
+        run(checkpoint=tmp_path / "a", validation={"x": rows[:4]}, learner=likelihood(0.2))
+    with pytest.raises(BadInput, match="another energy, data, learner or key"):
+        run(checkpoint=tmp_path / "a")
+
+
+def test_validation_is_never_padding(rows):
+    weights = np.zeros(97)
+    weights[:4] = 1.0
+    for key in range(8):
+        result = fit(bowl(), {"x": rows}, likelihood(), key=key, epochs=1, validation=0.25, weights=weights)
+        assert result.history["validation"][0] > 1.0, "a unit Gaussian's energy is at least log 2π"
+
+
+def test_what_is_clamped_or_fixed_is_data_and_does_not_move():
+    rbm = RBM.random(2, 3, key=0, scale=1.0)
+    held = rbm.given(z=jnp.ones(3)) / jnp.array(2.0)
+    x = np.array([[0.0, 1.0], [1.0, 1.0]], np.float32)
+    decay = Descent(NegativeLogLikelihood(), optax.adamw(0.1, weight_decay=1.0))
+    new = fit(held, {"x": x}, decay, key=0, epochs=3).energy
+    np.testing.assert_array_equal(new.energy.values["z"], np.ones(3))
+    assert float(new.temperature) == 2.0
+    assert (np.asarray(new.energy.energy.bias) != np.asarray(rbm.bias)).all()
+
+
+@pytest.mark.parametrize("option", [{"batch_size": 3}, {"initialise": True}, {"n_init": 2}, {"steps": 2}])
+def test_a_stream_refuses_what_it_cannot_do(rows, option):
+    with pytest.raises(BadInput, match=next(iter(option))):
+        fit(bowl(), [{"x": rows}], likelihood(), key=0, **option)
+
+
+class Scaled(Energy):
+    scale: jax.Array = parameter(Positive())
+
+    @property
+    def spaces(self):
+        return {"x": Real(2)}
+
+    def __call__(self, *, x):
+        return jnp.sum((x / self.scale) ** 2)
+
+
+class Vector(Scaled):
+    def __call__(self, *, x):
+        return (x / self.scale) ** 2
+
+
+@pytest.mark.parametrize(
+    ("energy", "sentence"),
+    [
+        (Scaled(-jnp.ones(2)), "scale: found .* expected finite numbers > 0"),
+        (Scaled(jnp.array([1.0, jnp.nan])), "scale: .*not finite"),
+        (Scaled(1.0), "nothing to learn .scale: not real arrays"),
+        (Scaled(jnp.ones(2, int)), "nothing to learn"),
+        (Vector(jnp.ones(2)), r"Vector returns shape \(2,\)"),
+    ],
+)
+def test_an_energy_that_cannot_be_learned_is_refused_before_any_work(rows, energy, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        fit(energy, {"x": rows}, Descent(ScoreMatching(), optax.adam(0.1)), key=0, epochs=1)

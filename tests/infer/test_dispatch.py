@@ -201,3 +201,52 @@ def test_float64():
         total = sum(np.exp(log_prob(wide, {"x": np.asarray(Binary(4).values())}).value))
         assert abs(total - 1) < 1e-12
         assert posterior(wide, bits).mean["z"].dtype == np.float64
+
+
+def test_the_plan_of_a_conditional_is_what_log_prob_does():
+    """A classifier's x is given and not data, asked either way; a method is heeded, and refused, alike."""
+    x, y = {"x": [[1.0], [-2.0]]}, {"y": [0, 1]}
+    for told, done in (
+        (plan("log_prob", line, {**x, **y}), log_prob(line, {**x, **y})),
+        (plan("log_prob", line, data=y, given=x), log_prob(line, y, given=x)),
+        (
+            plan("log_prob", rbm, data={"z": [0, 1, 1]}, given=bits),
+            log_prob(rbm, {"z": [0, 1, 1]}, given=bits),
+        ),
+        (
+            plan("log_prob", rbm, data={"z": [0, 1, 1]}, given=bits, method=Enumeration()),
+            log_prob(rbm, {"z": [0, 1, 1]}, Enumeration(), given=bits),
+        ),
+    ):
+        assert told.kind == done.kind == "exact" and told.method.label == done.method
+        assert "log Z cancels" in str(told)
+    assert (
+        plan("log_prob", rbm, data={"z": [0, 1, 1]}, given=bits, method=Enumeration()).cost.joint_values == 8
+    )
+    for ask in (plan, lambda task, energy, data, method: log_prob(energy, data, method, key=0)):
+        with pytest.raises(Unsuitable, match="no exact free energy"):
+            ask("log_prob", line, {**x, **y}, Importance())
+    with pytest.raises(BadInput, match="only log_prob takes data"):
+        plan("posterior", rbm, data=bits)
+
+
+def test_the_evidence_is_drawn_with_the_key_of_the_posterior():
+    ask = lambda **key: posterior(decoder, {"x": [0, 1]}, Chains(Langevin(), warmup=5, n_draws=8), **key)
+    one, same, other = (ask(key=k).log_evidence for k in (0, 0, 1))
+    assert float(one) == float(same) != float(other) and one.kind == "lower bound"
+    exact = posterior(rbm, bits)
+    assert float(exact.log_evidence) == pytest.approx(float(log_prob(rbm, bits)), abs=1e-6)
+    shrunk = GaussianRBM(jnp.zeros((2, 2)), jnp.zeros(2), jnp.zeros(2)) / 2.0  # knows no log Z
+    with pytest.raises(BadInput, match=r"posterior\(\.\.\., key=0\)"):
+        _ = posterior(shrunk, {"x": [0.0, 1.0]}).log_evidence
+
+
+def test_holes_are_filled_in_chunks(monkeypatch):
+    """Filling many rows at a time gives what filling each alone gives, whatever the budget of memory."""
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    x[np.arange(20), np.arange(20) % 2] = np.nan
+    alone = [posterior(two, {"x": row}).mean["x"] for row in x[:3]]
+    monkeypatch.setattr(_question, "_BUDGET", 64)
+    together = posterior(two, {"x": x}).mean["x"]
+    np.testing.assert_allclose(together[:3], alone, rtol=1e-5, atol=1e-6)
+    assert together.shape == (20, 2) and np.isfinite(together).all()

@@ -100,3 +100,20 @@ def test_a_hole_in_a_simplex_is_refused():
     hole = np.ma.masked_array(np.eye(2), [[0, 1], [1, 0]])
     with pytest.raises(Unsuitable, match="constrained together"):
         argmin(energy, {"x": hole}, LBFGS())
+
+
+def test_standing_still_at_a_kink_is_no_minimum():
+    """Down the valley x₁ = −x₀ the energy still falls, but no step of the line search sees it."""
+    kinked = Known(lambda x: jnp.abs(x[0] - 0.3) + 5 * jnp.abs(x[1] + x[0]), Real(2))
+    with pytest.warns(ConvergenceWarning, match="kink"):
+        best = argmin(kinked, {})
+    assert not best.converged and best.energy > 0.1
+
+
+@pytest.mark.parametrize("height", [0.0, 1e4])
+def test_standing_still_in_the_last_digit_is_a_minimum(height):
+    """A stiff bowl on a large constant: in float32 no gradient below the tolerance can be reached."""
+    stiff = Known(lambda x: height + jnp.sum(1000 * (x - 0.7) ** 4 + 300 * (x - 0.7) ** 2), Real(2))
+    best = argmin(stiff, {}, LBFGS(tol=1e-12))
+    assert best.converged
+    np.testing.assert_allclose(best["x"], 0.7, atol=1e-2)

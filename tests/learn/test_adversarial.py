@@ -17,6 +17,9 @@ from energax.missing import Masked
 from energax.nn import Generator
 
 
+KEY = jax.random.key(9)
+
+
 def players():
     return NeuralEnergy.random(2, key=0, width=8), Generator.random(3, 2, key=1, width=8)
 
@@ -26,7 +29,8 @@ def test_one_loss_two_players():
     energy, generator = players()
     x = jax.random.normal(jax.random.key(2), (6, 2))
     batch, key = Batch({"x": x}, jnp.arange(6.0)), jax.random.key(3)
-    made = jax.vmap(generator.draw)(jax.random.split(key, 6))
+    keys = jax.random.split(jax.random.split(key)[0], 6)
+    made = jax.vmap(generator.draw)(keys)
     free = lambda e, rows: jax.vmap(lambda x: e(x=x))(rows)
 
     def total(both):
@@ -39,7 +43,7 @@ def test_one_loss_two_players():
         return batch.mean(free(e, x)) - free(e, made).mean() + penalty
 
     def generator_alone(g):
-        made = jax.vmap(g.draw)(jax.random.split(key, 6))
+        made = jax.vmap(g.draw)(keys)
         return free(energy, made).mean() + 2.0 * discrepancy(made, x, batch.weight)
 
     found_energy, found_generator = eqx.filter_grad(total)((energy, generator))
@@ -107,3 +111,32 @@ def test_refusals():
         Adversarial(Generator.random(2, 5, key=0)).check(energy, {"x": x})
     with pytest.raises(Unsuitable, match="missing"):
         Adversarial(generator).check(energy, {"x": Masked(x, x > 0)})
+
+
+def test_the_discrepancy_by_hand():
+    """Against all differences written out, in float64, far from the origin and with weights."""
+    rng = np.random.default_rng(0)
+    a, b, w = 1e3 + rng.normal(size=(6, 3)), 1e3 + rng.normal(size=(7, 3)), rng.random(7)
+    far = lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1)
+    pairs = np.outer(w, w) * (1 - np.eye(7))
+    scale = (pairs * far(b, b)).sum() / pairs.sum()
+    kernel = lambda x, y: np.mean([np.exp(-far(x, y) / (2 * s * scale)) for s in (0.25, 1.0, 4.0)], axis=0)
+    within_a = (kernel(a, a).sum() - 6) / 30
+    expected = within_a + (pairs * kernel(b, b)).sum() / pairs.sum() - 2 * (kernel(a, b) @ w / w.sum()).mean()
+    assert float(discrepancy(*(jnp.asarray(v, jnp.float32) for v in (a, b, w)))) == pytest.approx(
+        expected, abs=1e-3
+    )
+
+
+def test_many_rows_are_compared_by_some():
+    """The table of all pairs stays at 2048 rows, and holds none of a difference of every pair."""
+    big = 5000
+    energy, generator = players()
+    batch = Batch({"x": jax.random.normal(jax.random.key(0), (big, 2))}, jnp.ones(big))
+    call = jax.make_jaxpr(
+        lambda x: Adversarial(generator)(energy, Batch({"x": x}, batch.weight), None, KEY)[0]
+    )
+    sizes = [v.aval.size for eqn in call(batch.data["x"]).jaxpr.eqns for v in eqn.outvars]
+    assert max(sizes) <= 2048**2
+    terms, _ = Adversarial(generator)(energy, batch, None, KEY)
+    assert np.isfinite(float(terms["discrepancy"]))

@@ -3,13 +3,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+from energax import fit
 from energax.batch import Batch
 from energax.energies import RBM, GaussianRBM, NeuralEnergy
-from energax.errors import Unsuitable
-from energax.learn import ContrastiveDivergence
+from energax.errors import BadInput, Unsuitable
+from energax.learn import ContrastiveDivergence, Descent
 from energax.missing import Masked
+from energax.samplers import Langevin
 
 
 def test_the_first_argument_is_k():
@@ -57,3 +60,28 @@ def test_refusals():
     with pytest.raises(Unsuitable, match="observed"):
         ContrastiveDivergence().check(RBM.random(2, 2, key=0), {})
     ContrastiveDivergence().check(GaussianRBM.random(2, 2, key=0), {"x": np.zeros((2, 2))})
+
+
+def test_chains_that_nothing_would_use_are_refused():
+    with pytest.raises(BadInput, match="persistent=True"):
+        ContrastiveDivergence(n_chains=5)
+    with pytest.raises(BadInput, match="k"):
+        ContrastiveDivergence(0)
+
+
+def test_persistent_chains_do_not_begin_at_padding():
+    rbm = RBM.random(4, 2, key=0)
+    batch = Batch({"x": jnp.concatenate([jnp.ones((1, 4)), jnp.zeros((9, 4))])}, jnp.zeros(10).at[0].set(1))
+    carry = ContrastiveDivergence(1, persistent=True).init(rbm, batch, jax.random.key(0))
+    assert (carry["x"] == 1).all()
+
+
+@pytest.mark.parametrize("mean", [-1.0, 1.0])
+def test_langevin_chains_teach_a_network(mean):
+    """The lowest energy goes to the side of zero where the rows of a normal are."""
+    x = (mean + 0.3 * np.random.default_rng(0).normal(size=(64, 1))).astype(np.float32)
+    energy = NeuralEnergy.random(1, key=0, width=8, depth=1)
+    objective = ContrastiveDivergence(5, sampler=Langevin(0.05))
+    done = fit(energy, {"x": x}, Descent(objective, optax.adam(0.02)), epochs=30, key=1)
+    low, high = (float(done.energy(x=jnp.array([side * mean]))) for side in (1.0, -1.0))
+    assert low < high - 0.5

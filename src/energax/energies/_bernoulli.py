@@ -36,6 +36,7 @@ class Bernoullis(Energy):
     pseudocount: float = eqx.field(static=True, default=0.0)
 
     marginalises = frozenset({"x"})
+    normalised = True
 
     def __init__(self, probs: Any, pseudocount: float = 0.0):
         probs = jnp.asarray(probs)
@@ -102,7 +103,7 @@ class Bernoullis(Energy):
         seen = jnp.broadcast_to(posterior.sum(0)[:, None], self.probs.shape)
         return {"seen": seen, "on": posterior.T @ value}
 
-    def maximise(self, statistics):
+    def maximise(self, statistics, trainable=None):
         eps = jnp.finfo(self.probs.dtype).eps
         on = statistics["on"] + self.pseudocount + 10 * eps * self.probs
         seen = statistics["seen"] + 2 * self.pseudocount + 10 * eps

@@ -86,7 +86,7 @@ class Centroids(Energy):
         count, first, loss = nearest_sums(self.centers, data, weight)
         return {"count": count, "first": first}, -loss
 
-    def maximise(self, statistics):
+    def maximise(self, statistics, trainable=None):
         count = statistics["count"]
         # A centre that nobody is nearest to stays where it is.
         return Centroids(self.centers + statistics["first"] / jnp.where(count > 0, count, 1), self.start)

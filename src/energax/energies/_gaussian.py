@@ -7,11 +7,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..energy import Energy
 from ..errors import BadInput
 from ..missing import is_masked, known, mask_of
-from ..spaces import Categorical, Real
+from ..spaces import Categorical, Real, declared, is_concrete
 from ._covariance import Covariance, Full
 from ._missing_normal import expected_rows
 from ._starts import START_NAMES, column_moments, hard_sums, random_sums, start_centers
@@ -41,6 +42,7 @@ class Gaussians(Energy):
     start: str = eqx.field(static=True, default="kmeans")
 
     marginalises = frozenset({"x"})
+    normalised = True
 
     def __init__(self, means: Any, covariance: Any, start: str = "kmeans"):
         means = jnp.asarray(means)
@@ -49,6 +51,10 @@ class Gaussians(Energy):
         if not isinstance(covariance, Covariance):
             covariance = Full(jnp.asarray(covariance))
         covariance.check(*means.shape)
+        for name, leaf in vars(covariance).items():
+            space = declared(covariance, name).get("space")
+            if space is not None and is_concrete(leaf) and not np.all(space._legal(np.asarray(leaf))):
+                raise BadInput(f"covariance.{name}", "values that are not legal", space.says())
         if start not in START_NAMES:
             raise BadInput("start", repr(start), f"one of {', '.join(map(repr, START_NAMES))}")
         self.means, self.covariance, self.start = means, covariance, start
@@ -109,10 +115,12 @@ class Gaussians(Energy):
         first = posterior.T @ (x - middle) - count[:, None] * (self.means - middle)
         return {"count": count, "first": first, "scatter": self.covariance.scatter(x, self.means, posterior)}
 
-    def maximise(self, statistics):
+    def maximise(self, statistics, trainable=None):
         count, first, scatter = statistics["count"], statistics["first"], statistics["scatter"]
         eps = 10 * jnp.finfo(count.dtype).eps
         step = first / (count + eps)[:, None]
+        if trainable is not None and not trainable.means:
+            step = jnp.zeros_like(step)  # the scatter is then about the means that are held
         means = self.means + step
         # What the subtraction below can leave behind: a share of the squares it subtracts, and the
         # square of what one unit in the last place of the data is.

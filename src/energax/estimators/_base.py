@@ -26,8 +26,12 @@ from ..fitting import fit as run_fit
 from ..keys import as_key
 from ..learn import Descent, Objective
 from ..missing import Masked
+from ._table import bucket as bucket
+from ._table import bucketed as bucketed
+from ._table import n_rows
+from ._table import padded as padded
+from ._table import with_mask as with_mask
 
-_LARGEST_BUCKET = 4096
 _REMEDIES = {
     "NaN": "Impute the missing values first, or use a model that marginalises them: GaussianMixture.",
     "infinity": "Remove or clip those rows.",
@@ -165,9 +169,15 @@ class Recipe(BaseEstimator):
 
     # -- precision and randomness ----------------------------------------------------------
 
-    def _precision(self) -> Any:
-        """The scope to compute in: 64 bits if the table that the model was fitted to had them."""
-        return jax.enable_x64(self.dtype_ == np.float64)
+    @contextlib.contextmanager
+    def _precision(self) -> Iterator[None]:
+        """The scope to compute in: 64 bits if the table that the model was fitted to had them.
+
+        Only deep models leave products of matrices to an accelerator's coarser arithmetic.
+        """
+        exact = contextlib.nullcontext() if self._dtype else jax.default_matmul_precision("highest")
+        with jax.enable_x64(self.dtype_ == np.float64), exact:
+            yield
 
     def _key(self, *path: int) -> jax.Array:
         """A key from `random_state`; an int gives the same one every time."""
@@ -198,7 +208,7 @@ class Recipe(BaseEstimator):
 
         `tolerance` says that the fit was meant to end by converging, and warns when it did not.
         """
-        n, size = _n_rows(data), options.pop("batch_size", None)
+        n, size = n_rows(data), options.pop("batch_size", None)
         # Minibatches are padded to whole batches only: more would make them unequal.
         size = None if size is None or n <= size else size
         n_padded = bucket(n) if size is None else n + -n % size
@@ -240,6 +250,14 @@ class Recipe(BaseEstimator):
 
     def _descent_options(self) -> dict[str, Any]:
         return {}
+
+    def _learn_more(self, energy: Energy, data: dict[str, Any], learner: Learner, **options: Any) -> Fit:
+        """One pass of `partial_fit`. Passes are counted, so that each has its own noise and order of rows."""
+        seen = getattr(self, "n_batches_seen_", 0)
+        key, size = self._key(7, seen), self.batch_size
+        result = self._learn(energy, data, learner, epochs=1, batch_size=size, key=key, **options)
+        self.n_batches_seen_ = seen + 1
+        return result
 
     def _continue(self, learner: Learner) -> Learner:
         """For `partial_fit`: the learner with the state of the fit before, if there was one."""
@@ -362,34 +380,3 @@ class Continued(Learner):
 
     def converged(self, before, after, old, new):
         return self.learner.converged(before, after, old, new)
-
-
-def with_mask(X: np.ndarray) -> Any:
-    """X, or a `Masked` where some of it is NaN."""
-    return Masked.from_nan(X) if np.isnan(X).any() else X
-
-
-def bucket(n: int) -> int:
-    """How many rows a small table is padded to: powers of two from 16 on; large ones stay.
-
-    >>> bucket(3), bucket(150), bucket(1400), bucket(50_000)
-    (16, 256, 2048, 50000)
-    """
-    return n if n > _LARGEST_BUCKET else max(16, 1 << (n - 1).bit_length())
-
-
-def bucketed(data: Any) -> Any:
-    """The rows, padded to the size of their bucket."""
-    return padded(data, bucket(_n_rows(data)))
-
-
-def padded(data: Any, n: int) -> Any:
-    """The rows, the first one repeated at the end until there are `n`."""
-    short = n - _n_rows(data)
-    if not short:
-        return data
-    return jax.tree.map(lambda a: np.concatenate([a, np.repeat(a[:1], short, axis=0)]), data)
-
-
-def _n_rows(data: Any) -> int:
-    return len(jax.tree.leaves(data)[0])

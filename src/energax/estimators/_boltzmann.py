@@ -17,7 +17,8 @@ from ..infer import sample as draw
 from ..learn import ContrastiveDivergence
 from ..missing import is_masked, mask_of
 from ..samplers import Gibbs
-from ._base import Density, Transformer, bucket, bucketed, with_mask
+from ._base import Density, Transformer
+from ._table import bucket, bucketed, with_mask, zeros_and_ones
 
 _SWEEPS = 200  # of the chains that fill in, or draw, rows
 _MOST_LISTED = 2**24  # hidden states times rows, for exact draws
@@ -82,6 +83,7 @@ class BernoulliRBM(Transformer, Density):
                 batch_size=self.batch_size,
                 initialise=True,
             )
+        self.n_batches_seen_ = 0
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -94,32 +96,15 @@ class BernoulliRBM(Transformer, Density):
             self.random_state_ = self._generator()
         with self._precision():
             start = RBM.random(X.shape[1], self.n_components, key=self._key()) if first else self.energy_
-            self._learn(
-                start,
-                self._given(X),
-                self._continue(self._learner()),
-                weights=weight,
-                epochs=1,
-                batch_size=self.batch_size,
-                initialise=first,
-                key=self._key(getattr(self, "n_batches_seen_", 0)),
-            )
-        self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
+            learner = self._continue(self._learner())
+            self._learn_more(start, self._given(X), learner, weights=weight, initialise=first)
         return self
 
     def _learner(self) -> Any:
         return self._chosen_learner(lambda: ContrastiveDivergence(), lambda: optax.adam(self.learning_rate))
 
     def _given(self, X: np.ndarray) -> dict[str, Any]:
-        if self.binarize is not None:
-            X = np.where(np.isnan(X), X, self.binarize < X).astype(X.dtype)
-        strange = ~((X == 0) | (X == 1) | np.isnan(X))
-        if strange.any():
-            i, j = np.argwhere(strange)[0]
-            raise BadInput(
-                "X", f"{X[i, j]:g} in row {i}, column {j}", "zeros and ones", "Give binarize=, a threshold."
-            )
-        return {"x": with_mask(X)}
+        return {"x": with_mask(zeros_and_ones(X, self.binarize))}
 
     # -- the hidden units ------------------------------------------------------------------
 

@@ -17,8 +17,9 @@ from sklearn.utils.validation import column_or_1d
 from ..energies import Linear, Scorer
 from ..errors import BadInput
 from ..learn import CrossEntropy, Margin, Objective, Perceptron
-from ._base import Recipe, at_the_door, bucketed
+from ._base import Recipe, at_the_door
 from ._network import Standardise, moments, network
+from ._table import bucketed
 
 _LOSSES = {"cross-entropy": CrossEntropy, "margin": Margin, "perceptron": Perceptron}
 
@@ -61,7 +62,7 @@ class _Classifier(ClassifierMixin, Recipe):
                 weights=weight,
                 **self._fit_options(),
             )
-        self._by_passes = False
+        self.n_batches_seen_ = 0
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -81,12 +82,9 @@ class _Classifier(ClassifierMixin, Recipe):
         with self._precision():
             # A whole fit may have used another optimizer, whose state means nothing to this one.
             learner = self._learner(passes=True)
-            learner = self._continue(learner) if getattr(self, "_by_passes", False) else learner
+            learner = self._continue(learner) if getattr(self, "n_batches_seen_", 0) else learner
             energy = self._energy(X, weight) if first else self.energy_
-            self._learn(
-                energy, {"x": X, "y": index}, learner, weights=weight, epochs=1, batch_size=self.batch_size
-            )
-        self._by_passes = True
+            self._learn_more(energy, {"x": X, "y": index}, learner, weights=weight)
         return self
 
     def _need_two_classes(self) -> None:

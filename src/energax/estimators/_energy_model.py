@@ -15,8 +15,9 @@ from ..estimate import Estimate
 from ..infer import Chains, Importance, log_partition, posterior
 from ..learn import NoiseContrastive
 from ..samplers import Langevin
-from ._base import Density, bucketed, with_mask
+from ._base import Density
 from ._network import Scalar, Tilted, moments, network
+from ._table import bucketed, with_mask
 
 _WARMUP = 500
 _ROWS_AT_ONCE = 128
@@ -91,6 +92,7 @@ class EnergyModel(Density):
                 batch_size=self.batch_size,
             )
             self._normalise()
+        self.n_batches_seen_ = 0
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -104,8 +106,7 @@ class EnergyModel(Density):
                 self.mean_, self.scale_ = map(np.asarray, moments(X, weight))
             U = self._standardised(X)
             energy = self._start(U, weight) if first else self.energy_
-            learner = self._continue(self._learner())
-            self._learn(energy, {"x": U}, learner, weights=weight, epochs=1, batch_size=self.batch_size)
+            self._learn_more(energy, {"x": U}, self._continue(self._learner()), weights=weight)
             self._normalise()
         return self
 
@@ -145,7 +146,8 @@ class EnergyModel(Density):
             e = np.asarray(_energies(self.energy_, bucketed(self._standardised(X))))[: len(X)]
         units = float(np.log(self.scale_.astype(float)).sum())
         log_z = self.log_partition_
-        return Estimate(-e - log_z.value - units, log_z.stderr, "estimate", log_z.method)
+        shared = float(log_z.stderr)
+        return Estimate(-e - log_z.value - units, shared, "estimate", log_z.method, shared)
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Rows drawn by Langevin chains, one chain a row."""

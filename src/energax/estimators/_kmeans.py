@@ -12,6 +12,7 @@ from ..energies import Centroids
 from ..energies._centroids import single_moves
 from ..errors import BadInput
 from ..learn import EM
+from ..missing import is_masked
 from ._base import Recipe, at_the_door, with_mask
 from ._rows import by_pieces, joint, nearest, shares
 
@@ -19,7 +20,7 @@ _STARTS = {"k-means++": "k-means++", "random": "random_from_data"}
 _FORGETTING = 0.7
 _REPAIRS = 10
 _MOST_SCORES = 2**24
-_CHUNK = 960  # rows at a time; scores a power of two apart fall on the same lines of a cache
+_CHUNK = 8000  # rows at a time: enough for two threads; no power of two, whose multiples share cache lines
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Recipe):
@@ -80,8 +81,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
             learner = self._em(X)
             self._learn(energy, data, learner, n_init=n_init, initialise=initialise, **options)
             for _ in range(_REPAIRS):
-                self._finish(X, data, weight)
-                moved = self._without_empty(X, weight)
+                moved = self._without_empty(X, weight, self._finish(data, weight))
                 if moved is None:
                     break
                 self._learn(moved, data, learner, initialise=False, **options)
@@ -99,8 +99,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
             if getattr(self, "n_batches_seen_", 0):
                 learner = self._continue(learner)
             self._learn(energy, data, learner, weights=weight, epochs=1, initialise=initialise)
-            self._finish(X, data, weight)
-            del self._distances
+            self._finish(data, weight)
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
         return self
 
@@ -125,12 +124,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
                 f"n_samples >= n_clusters = {self.n_clusters}",
                 "Ask for fewer clusters.",
             )
-        empty = np.isnan(X).all(0)
-        if empty.any():
-            raise BadInput(
-                "X", f"no known value in column {int(np.argmax(empty))}", "some in each", "Drop the column."
-            )
-        return X, {"x": with_mask(X)}, weight
+        data = {"x": with_mask(X)}
+        if is_masked(data["x"]) and not data["x"].observed.any(0).all():
+            column = int(np.argmin(data["x"].observed.any(0)))
+            raise BadInput("X", f"no known value in column {column}", "some in each", "Drop the column.")
+        return X, data, weight
 
     def _start(self, X: np.ndarray) -> tuple[Centroids, bool, int]:
         """(energy, whether to initialise it, starts)."""
@@ -152,7 +150,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         if self.learner is not None:
             return self._chosen_learner(None, None)
         # No centre is known better than to the rounding of its coordinates.
-        holes = np.isnan(X).any()
+        holes = np.isnan(X.sum())
         mean, variance = (np.nanmean(X, 0), np.nanvar(X, 0)) if holes else (X.mean(0), X.var(0))
         rounding = float(np.finfo(self.dtype_).eps) ** 2 * self.n_clusters * float((mean**2 + variance).sum())
         tol = max(self.tol * float(variance.mean()), 64 * rounding)
@@ -167,16 +165,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
 
     # -- what is left after a fit ------------------------------------------------------------
 
-    def _finish(self, X: np.ndarray, data: Any, weight: Any) -> None:
-        self.labels_ = self._nearest(data)
-        self._distances = _squared(X, self.cluster_centers_, self.labels_)
-        shared = self._distances if weight is None else self._distances * weight
+    def _finish(self, data: Any, weight: Any) -> np.ndarray:
+        """Labels and inertia at the centres now; → each row's squared distance from its own."""
+        self.labels_, distances = by_pieces(nearest, self.energy_, data)
+        shared = distances if weight is None else distances * weight
         self.inertia_ = float(shared.sum(dtype=np.float64))
+        return distances
 
-    def _without_empty(self, X: np.ndarray, weight: Any) -> Centroids | None:
+    def _without_empty(self, X: np.ndarray, weight: Any, distances: np.ndarray) -> Centroids | None:
         """Centres that no row is nearest to, moved to the rows worst off; None if there are none."""
-        distances = self.__dict__.pop("_distances")
-        empty = np.setdiff1d(np.arange(self.n_clusters), self.labels_)
+        empty = np.flatnonzero(np.bincount(self.labels_, minlength=self.n_clusters) == 0)
         if not len(empty) or self.temperature or self.learner is not None:
             return None
         worst = np.argsort(-(distances if weight is None else distances * (weight > 0)), kind="stable")
@@ -196,14 +194,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         ones = np.ones(len(X), X.dtype) if weight is None else weight
         before = self.energy_, self.inertia_
         self.energy_ = Centroids(jnp.asarray(single_moves(X, ones, self.cluster_centers_, self.labels_)))
-        self._finish(X, data, weight)
+        self._finish(data, weight)
         if self.inertia_ > before[1]:
             self.energy_ = before[0]
-            self._finish(X, data, weight)
-        del self._distances
+            self._finish(data, weight)
 
-    def _nearest(self, data: Any) -> np.ndarray:
-        return by_pieces(nearest, self.energy_, data).astype(np.int32)
+    def _nearest(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with self._precision():
+            return by_pieces(nearest, self.energy_, {"x": with_mask(X)})
 
     # -- which cluster -----------------------------------------------------------------------
 
@@ -213,19 +211,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
 
     def predict(self, X: Any) -> np.ndarray:
         """The nearest centre of every row."""
-        X = self._rows(X)
-        with self._precision():
-            return self._nearest({"x": with_mask(X)})
+        return self._nearest(self._rows(X))[0]
 
     def responsibilities(self, X: Any) -> np.ndarray:
         """∝ exp(−‖x − c‖² / temperature); certainties where that is 0. (n, n_clusters)."""
         X = self._rows(X)
         with self._precision():
-            data = {"x": with_mask(X)}
             if self.temperature:
-                heat = jnp.asarray(self.temperature, self.dtype_)
+                heat, data = jnp.asarray(self.temperature, self.dtype_), {"x": with_mask(X)}
                 return by_pieces(lambda energy, rows: shares(energy, rows, heat), self.energy_, data)
-            return np.eye(self.n_clusters, dtype=X.dtype)[self._nearest(data)]
+        return np.eye(self.n_clusters, dtype=X.dtype)[self._nearest(X)[0]]
 
     def transform(self, X: Any) -> np.ndarray:
         """The distance of every row from every centre, (n, n_clusters)."""
@@ -237,13 +232,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         """Minus the summed squared distances from the nearest centres."""
         X = self._rows(X)
         weight = self._check_weight(sample_weight, X)
-        distances = _squared(X, self.cluster_centers_, self.predict(X))
+        distances = self._nearest(X)[1]
         return -float((distances if weight is None else distances * weight).sum(dtype=np.float64))
 
     def impute(self, X: Any) -> np.ndarray:
         """X with what is missing taken from the nearest centre."""
         X = self._rows(X)
-        return np.where(np.isnan(X), self.cluster_centers_[self.predict(X)], X)
+        return np.where(np.isnan(X), self.cluster_centers_[self._nearest(X)[0]], X)
 
     @property
     def cluster_centers_(self) -> np.ndarray:
@@ -253,13 +248,3 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters
-
-
-def _squared(X: np.ndarray, centers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """‖xᵢ − c‖² by plain differences over what is known, a piece at a time."""
-    out = np.empty(len(X), X.dtype)
-    for start in range(0, len(X), 2**14):
-        rows = slice(start, start + 2**14)
-        difference = X[rows] - centers[labels[rows]]
-        out[rows] = np.nansum(difference * difference, axis=1)
-    return out

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..energies import Gaussian
 from ..errors import BadInput
-from ..spaces import Positive, parameter
+from ..spaces import Positive, fixed, parameter
 
 ACTIVATIONS = {
     "identity": lambda: jax.nn.identity,
@@ -29,31 +29,31 @@ ACTIVATIONS = {
 class Standardise(eqx.Module):
     """u = (x − shift) / scale, fixed: a network need not learn the units of its columns."""
 
-    shift: jax.Array
-    scale: jax.Array
+    shift: jax.Array = fixed()
+    scale: jax.Array = fixed()
 
     def __call__(self, x: Any, key: Any = None) -> Any:
-        return (x - jax.lax.stop_gradient(self.shift)) / jax.lax.stop_gradient(self.scale)
+        return (x - self.shift) / self.scale
 
 
 class Rescale(eqx.Module):
     """x = shift + scale u: the way back."""
 
-    shift: jax.Array
-    scale: jax.Array
+    shift: jax.Array = fixed()
+    scale: jax.Array = fixed()
 
     def __call__(self, u: Any, key: Any = None) -> Any:
-        return jax.lax.stop_gradient(self.shift) + jax.lax.stop_gradient(self.scale) * u
+        return self.shift + self.scale * u
 
 
 class ColumnGaussian(eqx.Module):
     """x_i ~ N(output_i, (unit_i scale_i)²): the scale is learned in units of its column, which are fixed."""
 
     scale: jax.Array = parameter(Positive())
-    unit: jax.Array
+    unit: jax.Array = fixed()
 
     def _gaussian(self) -> Gaussian:
-        return Gaussian(self.scale * jax.lax.stop_gradient(self.unit))
+        return Gaussian(self.scale * self.unit)
 
     def space(self, n_features: int) -> Any:
         return self._gaussian().space(n_features)
@@ -68,13 +68,13 @@ class ColumnGaussian(eqx.Module):
 class SeenStandardised(eqx.Module):
     """From (x, mask) to standardised columns, 0 (the mean) where unknown; then the mask, if kept."""
 
-    shift: jax.Array
-    scale: jax.Array
+    shift: jax.Array = fixed()
+    scale: jax.Array = fixed()
     keeps_mask: bool = eqx.field(static=True)
 
     def __call__(self, x: Any, key: Any = None) -> Any:
         value, seen = jnp.split(x, 2)
-        u = seen * (value - jax.lax.stop_gradient(self.shift)) / jax.lax.stop_gradient(self.scale)
+        u = seen * (value - self.shift) / self.scale
         return jnp.concatenate([u, seen]) if self.keeps_mask else u
 
 
@@ -82,10 +82,10 @@ class Tilted(eqx.Module):
     """f(u) + ½‖Ru‖², with R fixed: a Gaussian, bent by a network."""
 
     network: Any
-    root: jax.Array
+    root: jax.Array = fixed()
 
     def __call__(self, u: Any) -> Any:
-        whitened = jax.lax.stop_gradient(self.root) @ u
+        whitened = self.root @ u
         return self.network(u) + 0.5 * whitened @ whitened
 
 

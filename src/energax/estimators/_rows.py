@@ -15,16 +15,16 @@ from ._base import bucketed, padded
 _PIECE = 2**15
 
 
-def by_pieces(function: Callable[..., Any], energy: Any, data: dict[str, Any]) -> np.ndarray:
+def by_pieces(function: Callable[..., Any], energy: Any, data: dict[str, Any]) -> Any:
     """`function(energy, rows)` over rows; memory is bounded, and all large tables share one program."""
     n = len(jax.tree.leaves(data)[0])
     if n <= _PIECE:
-        return np.asarray(function(energy, bucketed(data)))[:n]
+        return jax.tree.map(lambda a: np.asarray(a)[:n], function(energy, bucketed(data)))
     out = []
     for start in range(0, n, _PIECE):
         piece = jax.tree.map(lambda a: a[start : start + _PIECE], data)  # noqa: B023
-        out.append(np.asarray(function(energy, padded(piece, _PIECE))))
-    return np.concatenate(out)[:n]
+        out.append(jax.tree.map(np.asarray, function(energy, padded(piece, _PIECE))))
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:n], *out)
 
 
 @eqx.filter_jit
@@ -46,9 +46,11 @@ def shares(energy: Any, rows: dict[str, Any], temperature: Any = 1.0) -> Any:
 
 
 @eqx.filter_jit
-def nearest(energy: Any, rows: dict[str, Any]) -> Any:
-    """The centre of least energy, (n,)."""
-    return energy.nearest(**_on_device(rows))
+def nearest(energy: Any, rows: dict[str, Any]) -> tuple[Any, Any]:
+    """The centre of least energy, and that energy by plain differences, (n,) each."""
+    rows = _on_device(rows)
+    chosen = energy.nearest(**rows)
+    return chosen, jax.vmap(lambda row, z: energy(**row, z=z))(rows, chosen)
 
 
 @eqx.filter_jit

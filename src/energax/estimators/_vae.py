@@ -16,8 +16,9 @@ from ..infer import Importance
 from ..learn import ELBO
 from ..missing import is_masked
 from ..nn import Encoder
-from ._base import Density, Transformer, bucketed, with_mask
+from ._base import Density, Transformer
 from ._network import ColumnGaussian, Rescale, SeenStandardised, moments, network
+from ._table import are_binary, bucketed, with_mask, zeros_and_ones
 
 _DRAWS = 100  # of z, for the mean of a missing value
 
@@ -101,8 +102,12 @@ class VAE(Transformer, Density):
         if self.early_stopping:
             held_out = {"validation": float(self.validation_fraction), "patience": self.n_iter_no_change}
         with self._precision():
-            energy = self._start(X, weight)
-            self._train(energy, X, self._learner(), weights=weight, epochs=self.max_iter, **held_out)
+            energy, encoder = self._start(X, weight)
+            data, learner = self._rows(X, energy.likelihood), self._learner(encoder)
+            options = {"epochs": self.max_iter, "batch_size": self.batch_size, **held_out}
+            self._learn(energy, data, learner, weights=weight, **options)
+        self._keep_encoder()
+        self.n_batches_seen_ = 0
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -112,20 +117,21 @@ class VAE(Transformer, Density):
         X = self._check_X(X, reset=first)
         weight = self._check_weight(sample_weight, X)
         with self._precision():
-            energy = self._start(X, weight) if first else self.energy_
-            self._train(energy, X, self._continue(self._learner()), weights=weight, epochs=1)
+            energy, encoder = self._start(X, weight) if first else (self.energy_, self.encoder_)
+            data, learner = self._rows(X, energy.likelihood), self._continue(self._learner(encoder))
+            self._learn_more(energy, data, learner, weights=weight)
+        self._keep_encoder()
         return self
 
-    def _train(self, energy, X, learner, **options) -> None:
-        self._learn(energy, self._given(X), learner, batch_size=self.batch_size, **options)
+    def _keep_encoder(self) -> None:
         self.encoder_ = self.fit_.partner
         if not callable(self.encoder_):
             raise BadInput(
                 "learner", "one that trains no encoder", "a learner with one", "Try Descent(ELBO(encoder))."
             )
 
-    def _start(self, X: np.ndarray, weight: Any) -> Decoder:
-        """The decoder before learning; its encoder waits in `_encoder`."""
+    def _start(self, X: np.ndarray, weight: Any) -> tuple[Decoder, Encoder]:
+        """Decoder and encoder before learning."""
         d, k = X.shape[1], self.n_components
         likelihood = self._likelihood(X)
         shift, scale = moments(X, weight)
@@ -148,18 +154,17 @@ class VAE(Transformer, Density):
             key=self._key(6),
             before=(SeenStandardised(shift, scale, some_missing),),
         )
-        self.encoder_ = Encoder(encoder, sees_mask=True)
-        return Decoder(decoder, k, likelihood)
+        return Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
 
-    def _learner(self) -> Any:
+    def _learner(self, encoder: Encoder) -> Any:
         return self._chosen_learner(
-            lambda: ELBO(self.encoder_, self.samples), lambda: optax.adam(self.learning_rate)
+            lambda: ELBO(encoder, self.samples), lambda: optax.adam(self.learning_rate)
         )
 
     def _likelihood(self, X: np.ndarray) -> Any:
         chosen = self.likelihood
         if chosen == "auto":
-            chosen = "bernoulli" if ((X == 0) | (X == 1) | np.isnan(X)).all() else "gaussian"
+            chosen = "bernoulli" if are_binary(X).all() else "gaussian"
         if chosen == "bernoulli":
             return Bernoulli()
         if chosen == "gaussian":
@@ -174,20 +179,12 @@ class VAE(Transformer, Density):
         self._check_counts("n_components", "samples", "batch_size", "max_iter", "n_importance")
 
     def _given(self, X: np.ndarray) -> dict[str, Any]:
-        self._check_binary(X)
-        return {"x": with_mask(X)}
+        return self._rows(X, self.energy_.likelihood)
 
-    def _check_binary(self, X: np.ndarray) -> None:
-        likelihood = self.energy_.likelihood if hasattr(self, "energy_") else self._likelihood(X)
-        strange = ~((X == 0) | (X == 1) | np.isnan(X))
-        if isinstance(likelihood, Bernoulli) and strange.any():
-            i, j = np.argwhere(strange)[0]
-            raise BadInput(
-                "X",
-                f"{X[i, j]:g} in row {i}, column {j}",
-                "zeros and ones, as the Bernoulli likelihood takes them",
-                "Binarise X first, or use likelihood='gaussian'.",
-            )
+    def _rows(self, X: np.ndarray, likelihood: Any) -> dict[str, Any]:
+        if isinstance(likelihood, Bernoulli):
+            X = zeros_and_ones(X, remedy="Binarise X first, or use likelihood='gaussian'.")
+        return {"x": with_mask(X)}
 
     def _method(self):
         return Importance(encoder=self.encoder_, n_samples=int(self.n_importance))

@@ -41,7 +41,8 @@ class Score:
         return None if self.rows is None else self.rows.mean()
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        return mean_interval(self.rows.value, level) if self.rows is not None else (np.nan, np.nan)
+        """Student's interval for the mean, with every row's own error and the one they share."""
+        return mean_interval(self.rows, level) if self.rows is not None else (np.nan, np.nan)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -280,7 +281,11 @@ def _ranked(scores: list[Score]) -> tuple[Score, ...]:
     pairs = sorted(
         ((s.rows, s) for s in scores if s.rows is not None), key=lambda pair: -pair[0].value.mean()
     )
-    scored = [dataclasses.replace(s, difference=paired_difference(rows, pairs[0][0])) for rows, s in pairs]
+    scored = []
+    for i, (rows, score) in enumerate(pairs):
+        # The best is no distance from itself, however badly it is known.
+        difference = paired_difference(rows, pairs[0][0]) if i else Estimate(0.0)
+        scored.append(dataclasses.replace(score, difference=difference))
     return (*scored, *(s for s in scores if s.rows is None))
 
 

@@ -26,18 +26,22 @@ def _level(level: float) -> float:
 
 
 def mean_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
-    """mean ± t · s / √n: Student's interval for the mean of independent rows.
+    """mean ± √((t s)² / n + (z shared)²): Student's interval for the mean of independent rows.
+
+    Of an `Estimate`, s covers the spread between rows and each row's own error, and `shared` is
+    the error that all rows have in common, which no number of rows makes smaller.
 
     >>> low, high = mean_interval([1.0, 2.0, 3.0])
     >>> round(low, 3), round(high, 3)
     (-0.484, 4.484)
     """
-    from scipy.stats import t
+    from scipy.stats import norm, t
 
-    values, level = _rows(values), _level(level)
-    mean = values.mean()
-    half = t.ppf(0.5 + level / 2, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size)
-    return float(mean - half), float(mean + half)
+    n, level = _rows(values).size, _level(level)
+    mean = (values if isinstance(values, Estimate) else Estimate(_rows(values))).mean()
+    own = np.sqrt(max(float(mean.stderr) ** 2 - mean.shared**2, 0.0))
+    half = np.hypot(t.ppf(0.5 + level / 2, n - 1) * own, norm.ppf(0.5 + level / 2) * mean.shared)
+    return float(mean) - float(half), float(mean) + float(half)
 
 
 def paired_difference(a: Estimate, b: Estimate) -> Estimate:

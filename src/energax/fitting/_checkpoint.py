@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import storage
-from ..errors import BadInput
+from ..errors import BadFile, BadInput
+from ._structural import Structural, stable_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,22 +50,15 @@ def fingerprint(*parts: Any) -> str:
     h = hashlib.sha256()
     for part in parts:
         leaves, treedef = jax.tree.flatten(part)
-        h.update(_stable(str(treedef)).encode())
+        h.update(re.sub(r"0x[0-9a-f]+", "", str(treedef)).encode())
         for leaf in leaves:
             if eqx.is_array(leaf):
                 array = _to_numpy(leaf)
                 h.update(f"{array.dtype}{array.shape}".encode())
                 h.update(np.ascontiguousarray(array).tobytes())
             else:
-                h.update(_stable(repr(leaf)).encode())
+                h.update(stable_text(Structural(leaf).parts).encode())
     return h.hexdigest()
-
-
-def _stable(text: str) -> str:
-    """Without addresses in memory, which differ from process to process."""
-    import re
-
-    return re.sub(r"0x[0-9a-f]+|\b\d{12,}\b", "", text)
 
 
 def save_carry(checkpoint: Checkpoint, carry: Any, history: np.ndarray, extra: dict[str, Any]) -> None:
@@ -85,6 +80,12 @@ def load_carry(checkpoint: Checkpoint, like: Any, identity: str) -> tuple[Any, n
             "Give another path, or delete the file to start anew.",
         )
     leaves, treedef = jax.tree.flatten(like)
+    wanted = [_to_numpy(leaf) for leaf in leaves if eqx.is_array(leaf)]
+    found = [arrays.get(f"leaf{i}") for i in range(len(wanted))]
+    if len(arrays) != len(wanted) + 1 or any(
+        f is None or (f.shape, f.dtype) != (w.shape, w.dtype) for f, w in zip(found, wanted, strict=True)
+    ):
+        raise BadFile(f"{checkpoint.path}: does not hold the arrays of this fit. Delete it to start anew.")
     saved = iter(range(len(arrays)))
 
     def restore(leaf):

@@ -13,12 +13,21 @@ import jax
 import jax.numpy as jnp
 
 from ..batch import Batch
+from ..errors import BadInput
 from ..missing import number_of_rows
 from ..parameters import all_finite
 from ._learner import Learner
 
 RUNNING, CONVERGED, STOPPED_EARLY, DIVERGED = range(4)
 PARAMETERS = -1  # the `bad_term` when the loss was finite but a parameter was not
+
+
+STREAMS = ("restarts", "start", "epochs", "validation")
+
+
+def stream(key: Any, name: str) -> Any:
+    """One key for one purpose: the keys of a fit are never drawn from twice."""
+    return jax.random.split(key, len(STREAMS))[STREAMS.index(name)]
 
 
 class Carry(eqx.Module):
@@ -188,10 +197,10 @@ def run_epochs(
         def body(loop):
             i, arrays, history = loop
             carry = eqx.combine(arrays, static)
-            epoch_key = jax.random.fold_in(key, carry.epoch)
+            epoch_key = jax.random.fold_in(stream(key, "epochs"), carry.epoch)
             order = None if orders is None else orders[i]
             outcome = run_batches(program, carry, data, weight, order, batches_in[i], epoch_key)
-            carry, row = after_epoch(program, carry, outcome, validation, key)
+            carry, row = after_epoch(program, carry, outcome, validation, stream(key, "validation"))
             return i + 1, eqx.filter(carry, eqx.is_array), history.at[i].set(row)
 
         def running(loop):
@@ -208,6 +217,17 @@ def run_epochs(
     else:
         arrays, history = jax.vmap(one)(arrays, keys)
     return eqx.combine(arrays, static), history
+
+
+def _check_scalar(energy: Any) -> None:
+    """An energy is one number: said here, before JAX speaks of gradients."""
+    example = {k: jax.ShapeDtypeStruct(s.shape, s.jax_dtype) for k, s in energy.spaces.items()}
+    try:
+        out = eqx.filter_eval_shape(lambda values: energy(**values), example)
+    except Exception:
+        return  # it may not be callable on a plain example; what it does then is its own affair
+    if getattr(out, "shape", ()) != ():
+        raise BadInput("energy", f"{type(energy).__name__} returns shape {out.shape}", "one number, shape ()")
 
 
 @eqx.filter_jit
@@ -230,11 +250,13 @@ def start_restarts(
 
     def one(key):
         start = energy
-        init_key, state_key = jax.random.split(key)
+        init_key, state_key = jax.random.split(stream(key, "start"))
         if initialise:
             start = frozen_kept(program.trainable, energy, energy.initialise(init_key, data, weight))
         state = program.learner.init(start, batch, state_key, program.trainable)
         return Carry.start(start, state, validated=validated, dtype=weight.dtype)
+
+    _check_scalar(energy)
 
     def terms(key):
         carry = one(key)

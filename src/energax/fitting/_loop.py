@@ -18,7 +18,7 @@ from ..energy import Energy
 from ..errors import BadInput
 from ..keys import as_key, numpy_generator
 from ..missing import number_of_rows
-from ..parameters import Freeze, trainable
+from ..parameters import Freeze, check_parameters, trainable
 from . import _compiled as compiled
 from ._checkpoint import as_checkpoint, fingerprint, load_carry, save_carry
 from ._data import batch_layout, check_data, check_weights, epoch_order, is_stream, padded_rows, real_dtype
@@ -101,8 +101,10 @@ def fit(
         if is_stream(data):
             from ._stream import fit_stream
 
-            if weights is not None or n_init != 1 or steps is not None:
-                raise BadInput("data", "a stream with weights, steps or n_init", "arrays for those")
+            asked = {"weights": weights, "steps": steps, "batch_size": batch_size, "initialise": initialise}
+            refused = [k for k, v in asked.items() if v not in (None, False)] + ["n_init"] * (n_init > 1)
+            if refused:
+                raise BadInput("data", f"a stream, and {', '.join(refused)}", "arrays for those")
             return fit_stream(run, data, epochs or 1, validation)
         return run.arrays(data, epochs, steps, batch_size, weights, validation, n_init, initialise)
 
@@ -124,6 +126,8 @@ class _Run:
         self.learner, self.key, self.patience, self.mesh = learner, key, patience, mesh
         self.energy_arrays = eqx.filter(self.energy, eqx.is_inexact_array)
         self.spec = trainable(self.energy, freeze)
+        beside = bool(jax.tree.leaves(eqx.filter(learner, eqx.is_inexact_array)))
+        check_parameters(self.energy, self.spec, beside)
         self.callbacks, self.shown = callbacks, progress
         self.checkpoint = as_checkpoint(checkpoint)
         self.shards = 1 if mesh is None else int(mesh.size)
@@ -157,8 +161,8 @@ class _Run:
         program = self.program(data)
         identity = ""
         if self.checkpoint:
-            identity = fingerprint(self.original, self.learner, data, weight, self.key, self.spec)
-            identity += f"/{n_batches}x{size}/{n_init}/{self.patience}"
+            identity = fingerprint(self.original, self.learner, data, weight, self.key, self.spec, held_out)
+            identity += f"/{n_batches}x{size}/{n_init}/{self.patience}/{bool(initialise)}"
         data, weight = self.place((data, weight), by_rows=True)
 
         initialise = n_init > 1 if initialise is None else initialise
@@ -166,8 +170,7 @@ class _Run:
             raise BadInput(
                 "n_init", f"{n_init} restarts of {type(self.energy).__name__}", "an energy with `initialise`"
             )
-        key = self.key
-        keys = jnp.stack([jax.random.fold_in(key, i) for i in range(n_init)])
+        keys = jax.random.split(compiled.stream(self.key, "restarts"), n_init)
         full = n_batches == 1
         first = None if full else jnp.arange(size, dtype=jnp.int32) % n
         energy = self.place(structural(self.energy), by_rows=False)
@@ -184,12 +187,13 @@ class _Run:
         if isinstance(validation, float):
             if not 0 < validation < 1:
                 raise BadInput("validation", repr(validation), "a fraction strictly between 0 and 1")
-            n = len(weight)
-            n_held = max(1, round(validation * n))
-            if n_held >= n:
-                raise BadInput("validation", f"{n_held} of {n} rows", "at least one row left to learn")
-            order = numpy_generator(self.key, 2**31).permutation(n)
-            held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
+            counted, padding = np.flatnonzero(weight), np.flatnonzero(weight == 0)
+            n_held = max(1, round(validation * len(counted)))
+            if n_held >= len(counted):
+                found = f"{n_held} of {len(counted)} rows that count"
+                raise BadInput("validation", found, "at least one row left to learn")
+            order = numpy_generator(self.key, 2**31).permutation(counted)
+            held, kept = np.sort(order[:n_held]), np.sort(np.append(order[n_held:], padding))
             held_out = Batch(*jax.tree.map(lambda a: jnp.asarray(a[held]), (data, weight)))
             return jax.tree.map(lambda a: a[kept], data), weight[kept], held_out
         return data, weight, self.held_out(validation, weight.dtype)

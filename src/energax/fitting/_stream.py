@@ -81,7 +81,7 @@ def fit_stream(run: _Run, source: Any, epochs: int, validation: Any) -> Fit:
     data, weight = first
     program = run.program(data)
     held_out = run.held_out(validation, weight.dtype)
-    key = jax.random.fold_in(run.key, 0)
+    key = jax.random.split(compiled.stream(run.key, "restarts"), 1)[0]
     energy = run.place(structural(run.energy), by_rows=False)
     placed = run.place((data, weight), by_rows=True)
     carry, names = compiled.start_restarts(
@@ -101,7 +101,7 @@ class _Stream:
         self.position = 0
         self.totals = np.zeros(len(program.term_names) + 1)  # weighted losses, and the weight
         self.history = np.zeros((0, len(program.term_names) + 1))
-        self.identity = "stream/" + fingerprint(run.original, run.learner, run.key, run.spec)
+        self.identity = "stream/" + fingerprint(run.original, run.learner, run.key, run.spec, held_out)
 
     def go(self, batches: Any, pending: Any, first: Any, epochs: int) -> Fit:
         self._resume()
@@ -109,7 +109,9 @@ class _Stream:
         with Bar(self.run.shown, epochs, len(self.history)) as bar:
             while len(self.history) < epochs and int(self.start.code) == compiled.RUNNING and not stopped:
                 outcome = self._epoch(batches, pending, first)
-                self.start, row = _end_epoch(self.program, self.start, outcome, self.held_out, self.key)
+                self.start, row = _end_epoch(
+                    self.program, self.start, outcome, self.held_out, compiled.stream(self.key, "validation")
+                )
                 self.now, self.position = self.start, 0
                 self.totals[:] = 0
                 self.history = np.concatenate([self.history, np.asarray(row)[None]])
@@ -121,7 +123,7 @@ class _Stream:
         return self.run.result(self.program, carries, self.history[None], self.held_out is not None, stopped)
 
     def _epoch(self, batches: Any, pending: Any, first: Any) -> Any:
-        epoch_key = jax.random.fold_in(self.key, self.start.epoch)
+        epoch_key = jax.random.fold_in(compiled.stream(self.key, "epochs"), self.start.epoch)
         bad, which = jnp.array(False), jnp.int32(0)
         source = iter(batches) if pending is None else _chain_first(first, pending)
         for i, (data, weight) in enumerate(source):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -90,7 +92,7 @@ class Chains(Method):
         )
 
     def posterior(self, question, key):
-        return SampledPosterior(question, self.sample(question, self.n_draws, key), self)
+        return SampledPosterior(question, self.sample(question, self.n_draws, key), self, key)
 
 
 class SampledPosterior(Posterior):
@@ -98,8 +100,8 @@ class SampledPosterior(Posterior):
 
     kind = "estimate"
 
-    def __init__(self, question: Question, draws: Draws, source: Chains):
-        super().__init__(question)
+    def __init__(self, question: Question, draws: Draws, source: Chains, key: Any = None):
+        super().__init__(question, key)
         self.draws, self._source, self.method = draws, source, draws.method
 
     @property

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from .. import finite
@@ -17,13 +16,15 @@ from ..keys import as_key
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._ancestral import Ancestral
 from ._chains import Chains
-from ._enumeration import Enumeration, joint_values_needed
+from ._conditional import Conditional
+from ._enumeration import Enumeration
 from ._exact import Exact
 from ._importance import Importance
 from ._lbfgs import LBFGS
 from ._method import TASKS, Method, Minimum, Plan
 from ._posterior import Posterior
 from ._question import Question
+from ._sums import joint_values_needed
 
 _STANDARD: dict[str, tuple[Method, ...]] = {
     "argmin": (Exact(), Enumeration(), LBFGS()),
@@ -119,12 +120,17 @@ def _need_hidden(question: Question, task: str) -> None:
         )
 
 
+def draws_at_random(method: Method, task: str, question: Question) -> bool:
+    """Whether the answer depends on a key."""
+    return method.kind(task, question) != "exact" and not isinstance(method, LBFGS)
+
+
 def _key(key: Any, method: Method, task: str, question: Question) -> Any:
     """A key is asked for only where the answer depends on it."""
     if key is not None:
         return as_key(key)
-    if method.kind(task, question) == "exact" or isinstance(method, LBFGS):
-        return jax.random.key(0)
+    if not draws_at_random(method, task, question):
+        return None
     raise BadInput("key", "none", "an int or a JAX key", f"{method.label} draws at random: try key=0.")
 
 
@@ -195,29 +201,20 @@ def log_prob(
     question = Question(energy, data, "data")
     if not question.given:
         raise BadInput("data", "no variables", f"values of some of {list(question.spaces)}")
-    if given is None and energy.inputs & question.names:
-        given = {k: v for k, v in data.items() if k in energy.inputs}
-        data = {k: v for k, v in data.items() if k not in energy.inputs}
+    data, given = _without_inputs(energy, data, given)
     if given is not None:
-        return _conditional_log_prob(energy, data, given, method)
+        asked = Conditional(energy, data, given, method)
+        return _scalar(asked.whole, asked.log_prob())
     chosen = choose("log_prob", question, method)
     return _scalar(question, chosen.log_prob(question, _key(key, chosen, "log_prob", question)))
 
 
-def _conditional_log_prob(energy: Energy, data, given, method) -> Estimate:
-    """log p(data | given) = F(given) − F(data, given): log Z cancels."""
-    from ._conditional import free_energy_rows
-
-    both = sorted(set(data) & set(given))
-    if not data:
-        raise BadInput("data", f"only {sorted(given)}, which are given", "values of other variables too")
-    if both:
-        raise BadInput("given", f"{both}, which are also in data", "other variables")
-    whole, part = Question(energy, {**data, **given}, "data, given"), Question(energy, given)
-    before, by = free_energy_rows(part, method)
-    after, also_by = free_energy_rows(whole, method)
-    name = by if by == also_by else "enumeration"
-    return _scalar(whole, Estimate(before - after, kind="exact", method=name))
+def _without_inputs(energy: Energy, data, given):
+    """What an energy says nothing of, such as a classifier of x, is given and not data."""
+    if given is None and energy.inputs & set(data):
+        given = {k: v for k, v in data.items() if k in energy.inputs}
+        data = {k: v for k, v in data.items() if k not in energy.inputs}
+    return data, given
 
 
 def log_partition(energy: Energy, method: Any = None, *, key: Any = None) -> Estimate:
@@ -277,8 +274,13 @@ def plan(
     energy: Energy,
     given: Mapping[str, Any] | None = None,
     method: Any = None,
+    *,
+    data: Mapping[str, Any] | None = None,
 ) -> Plan:
     """What a task would do, why, and what it would cost, without doing it.
+
+    The arguments are those of the task: `plan("log_prob", energy, data)`, and for a conditional
+    one `plan("log_prob", energy, data={"y": y}, given={"x": x})`.
 
     >>> import jax.numpy as jnp
     >>> from energax.energies import RBM
@@ -288,6 +290,17 @@ def plan(
     """
     if task not in TASKS:
         raise BadInput("task", repr(task), f"one of {', '.join(TASKS)}")
+    if data is not None and task != "log_prob":
+        raise BadInput("data", f"data for {task}", "none: only log_prob takes data", "Pass it as given.")
+    if task == "log_prob":
+        # Without `data` the values in their place are the data, as in log_prob itself.
+        data, given = (data, given) if data is not None else (given or {}, None)
+        if not isinstance(data, Mapping):
+            raise BadInput("data", type(data).__name__, "a dict from variable names to values")
+        data, given = _without_inputs(energy, data, given)
+        if given is not None:
+            return Conditional(energy, data, given, method).plan()
+        given = data
     question = Question(energy, given)
     chosen = choose(task, question, method)
     return Plan(

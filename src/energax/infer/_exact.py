@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..energy import answers, free_energy
+from ..energy import answers
 from ..errors import Unsuitable
 from ..estimate import Estimate
 from ..missing import is_masked
@@ -16,7 +16,8 @@ from ..samplers import Draws, draw_rest
 from ..spaces import Binary
 from ._method import Cost, Method, Minimum
 from ._posterior import Posterior, has_mean
-from ._question import Question, map_rows
+from ._question import Question, map_batches, map_rows
+from ._sums import closed_log_partition, free_energy_by_knowledge, sums_out
 
 
 class Exact(Method):
@@ -38,7 +39,7 @@ class Exact(Method):
         if task == "log_partition":
             return None
         if task == "log_prob":
-            return None if _sums_out(question) else f"needs free_energy({', '.join(question.given)}), unknown"
+            return None if sums_out(question) else f"needs free_energy({', '.join(question.given)}), unknown"
         if task == "argmin" and _knows_argmin(question):
             return None
         if task == "argmin" and question.partly:
@@ -59,15 +60,12 @@ class Exact(Method):
         return Cost(evaluations=question.n)
 
     def log_partition(self, question, key):
-        from ._enumeration import _log_partition
-
-        return Estimate(np.asarray(_log_partition(question.energy)), kind="exact", method=self.label)
+        return Estimate(np.asarray(closed_log_partition(question.energy)), kind="exact", method=self.label)
 
     def log_prob(self, question, key):
         log_z = self.log_partition(question, key).value
-        free = map_rows(
-            _free_energy, question.given, question.n, question.energy, numbers_per_row=_width(question)
-        )
+        rows, n = question.given, question.n
+        free = map_rows(free_energy_by_knowledge, rows, n, question.energy, numbers_per_row=_width(question))
         return Estimate(-free - log_z, kind="exact", method=self.label)
 
     def argmin(self, question, key):
@@ -79,7 +77,7 @@ class Exact(Method):
         return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
 
     def posterior(self, question, key):
-        return ConditionalPosterior(question)
+        return ConditionalPosterior(question, key)
 
     def sample(self, question, n, key):
         return ConditionalPosterior(question)._sample(n, key)
@@ -91,8 +89,8 @@ class ConditionalPosterior(Posterior):
     method = "exact"
     kind = "exact"
 
-    def __init__(self, question: Question):
-        super().__init__(question)
+    def __init__(self, question: Question, key: Any = None):
+        super().__init__(question, key)
         self.name = next(iter(question.hidden))
 
     def _map(self, function, *arguments, key=None):
@@ -115,7 +113,8 @@ class ConditionalPosterior(Posterior):
         q = self._question
         if not q.partly:
             return {}
-        return map_rows(_impute, q.given, q.n, q.energy, numbers_per_row=_width(q))
+        k = self.spaces[self.name].n_values or 1
+        return map_batches(_imputed, q.given, q.n, q.energy, numbers_per_row=k * _width(q))
 
     def _joint(self, names):
         return self._map(_listed)
@@ -133,10 +132,6 @@ class ConditionalPosterior(Posterior):
 
 
 # -- functions of one row ---------------------------------------------------------------------
-
-
-def _free_energy(row, key, energy):
-    return free_energy(energy, row)
 
 
 def _known_argmin(row, key, energy):
@@ -161,9 +156,14 @@ def _mean(row, key, energy, name):
     return energy.conditional(name, **row).mean
 
 
-def _impute(row, key, energy):
-    completed = energy.impute(jax.tree.map(lambda a: jnp.asarray(a)[None], row))
-    return {k: completed[k][0] for k, v in row.items() if is_masked(v)}
+def _imputed(rows, energy):
+    """Many rows at once: `impute` is given rows, and bounds what it holds of each by itself."""
+    completed = energy.impute(jax.tree.map(jnp.asarray, rows))
+    return {k: completed[k] for k, v in rows.items() if is_masked(v)}
+
+
+def _impute_one(row, energy):
+    return _imputed(jax.tree.map(lambda a: jnp.asarray(a)[None], row), energy)
 
 
 def _draws(row, key, energy, name, n, partly):
@@ -228,17 +228,6 @@ def mode(distribution: Any, space: Any) -> Any:
 # -- what is known ------------------------------------------------------------------------------
 
 
-def _sums_out(question: Question) -> bool:
-    energy = question.energy
-    if any(name not in energy.marginalises for name in question.partly):
-        return False
-    if not question.hidden:
-        return True
-    if not question.given or not energy.knows("free_energy", question.names):
-        return False
-    return answers(energy.free_energy, **question.row())
-
-
 def _knows_argmin(question: Question) -> bool:
     energy = question.energy
     return energy.knows("argmin", question.names) and answers(getattr(energy, "argmin"), **question.row())  # noqa: B009
@@ -256,7 +245,7 @@ def _lacking_conditional(question: Question) -> str | None:
     ):
         given = ", ".join(question.given)
         return f"needs p({name} | {given}), which {type(energy).__name__} does not know"
-    if question.partly and not answers(_impute, question.row(), None, energy):
+    if question.partly and not answers(_impute_one, question.row(), energy):
         return f"does not know the missing coordinates of {list(question.partly)} in closed form"
     return None
 

@@ -12,15 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from .. import finite
 from ..energy import Energy, answers, free_energy
 from ..errors import BadInput, ConvergenceWarning
 from ..estimate import Estimate
 from ..samplers import Draws, Langevin, run_chains
+from ._conditional import free_energy_rows
 from ._enumeration import Enumeration
 from ._exact import Exact
 from ._lbfgs import start_in
 from ._method import Cost, Method
 from ._question import Question, map_rows
+from ._sums import size_to_visit, sums_out
 
 _LAPLACE_LIMIT = 256
 _AT_ONCE = 512  # draws of one row whose energies are computed side by side
@@ -31,8 +34,8 @@ class Importance(Method):
 
     The first, for a model whose log Z is known, is a lower bound that rises to log p(x) with K;
     the second, for an energy over real variables, an estimate, whose standard error comes from
-    the spread of the weights. Where a few weights carry the whole sum both are poor, and a
-    warning says so.
+    the spread of the weights; of one draw that is infinite. Where a few weights carry the whole
+    sum both are poor, and a warning says so.
 
     Args:
         proposal: what to draw from. For log p(x) an encoder, `encoder(x=row)` → a distribution
@@ -152,7 +155,8 @@ class Importance(Method):
 
 
 def _warn_if_poor(effective: np.ndarray, k: int, what: str) -> None:
-    poor = effective < min(30, 0.1 * k)
+    # One draw says nothing of its own error, so that fewer than two are always too few.
+    poor = effective < max(2, min(30, 0.1 * k))
     if poor.any():
         warnings.warn(
             f"Importance: {what} rests on {effective.min():.1f} effective draws of {k} "
@@ -174,14 +178,9 @@ def _log_z_method(question: Question) -> Method | None:
 
 
 def _free_energy_method(question: Question) -> Any:
-    from .. import finite
-    from ._conditional import free_energy_rows
-    from ._enumeration import _size
-    from ._exact import _sums_out
-
-    size = _size("log_prob", question)
-    if _sums_out(question) or (size is not None and size <= finite.ENUMERATION_LIMIT):
-        return lambda q: free_energy_rows(q)[0]
+    size = size_to_visit("log_prob", question)
+    if sums_out(question) or (size is not None and size <= finite.ENUMERATION_LIMIT):
+        return free_energy_rows
     return None
 
 
@@ -194,7 +193,10 @@ def _summary(log_weights: Any) -> tuple[Any, Any, Any]:
     log_sum = jax.nn.logsumexp(log_weights)
     log_squares = jax.nn.logsumexp(2 * log_weights)
     effective = jnp.exp(2 * log_sum - log_squares)
-    relative = jnp.maximum(1 / effective - 1 / k, 0)
+    # Σ(w − w̄)² / ((k − 1) k w̄²); from a single draw no spread is seen, and the error may be anything.
+    relative = (
+        jnp.maximum(1 / effective - 1 / k, 0) * k / (k - 1) if k > 1 else jnp.full_like(log_sum, jnp.inf)
+    )
     return log_sum - jnp.log(jnp.asarray(k, log_sum.dtype)), jnp.sqrt(relative), effective
 
 

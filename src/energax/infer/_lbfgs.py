@@ -101,7 +101,8 @@ class LBFGS(Method):
         if not converged.all():
             warnings.warn(
                 f"L-BFGS: {int((~converged).sum())} of {question.n} rows did not reach a gradient below "
-                f"{self.tol:g} in {self.max_iter} iterations. Raise max_iter or tol, or n_starts.",
+                f"{self.tol:g} in {self.max_iter} iterations, or stood still before, as at a kink of the "
+                "energy. Raise max_iter or tol, or n_starts.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -156,7 +157,7 @@ def minimise(function: Any, start: Any, method: LBFGS) -> tuple[Any, Any, Any]:
     """The end of one run of L-BFGS: the place, the value there, and whether it is a minimum.
 
     Written out rather than taken from Optax for two reasons. Its zoom line search calls the
-    function at half a dozen places, each compiled by itself; here it is two. And under `vmap` those
+    function at half a dozen places, each compiled by itself; here it is three. And under `vmap` those
     calls run side by side, and batched factorisations that run side by side can wait for each other
     for ever on a CPU of few cores (jaxlib's LAPACK kernels wait inside the pool they need).
     """
@@ -170,7 +171,8 @@ def minimise(function: Any, start: Any, method: LBFGS) -> tuple[Any, Any, Any]:
 
     def go_on(carry):
         gradient, stalled, i = carry[2], carry[-2], carry[-1]
-        return (i < method.max_iter) & (steepness(gradient) > method.tol) & (stalled < 3)
+        begun = (i <= method.max_iter) & (steepness(gradient) > method.tol) & (stalled < 3)
+        return (i == 0) | begun
 
     def step(carry):
         x, value, gradient, moves, turns, stalled, i = carry
@@ -179,7 +181,8 @@ def minimise(function: Any, start: Any, method: LBFGS) -> tuple[Any, Any, Any]:
         downhill = slope < 0
         direction = jnp.where(downhill, direction, -gradient)
         slope = jnp.where(downhill, slope, -gradient @ gradient)
-        length = jnp.where(i == 0, jnp.minimum(1.0, 1 / jnp.linalg.norm(gradient)), 1.0).astype(x.dtype)
+        # Round 0 stays where it is: it is there for the first value and gradient.
+        length = jnp.where(i == 1, jnp.minimum(1.0, 1 / jnp.linalg.norm(gradient)), 1.0).astype(x.dtype)
 
         def too_long(search):
             length, there, k = search
@@ -199,14 +202,21 @@ def minimise(function: Any, start: Any, method: LBFGS) -> tuple[Any, Any, Any]:
         keep = move @ turn > eps * jnp.sqrt((move @ move) * (turn @ turn))
         moves = jnp.where(keep, jnp.roll(moves, 1, 0).at[0].set(move), moves)
         turns = jnp.where(keep, jnp.roll(turns, 1, 0).at[0].set(turn), turns)
-        still = value - there <= 10 * eps * jnp.maximum(1.0, jnp.abs(value))
+        still = (i > 0) & (value - there <= 10 * eps * jnp.maximum(1.0, jnp.abs(value)))
         return new, there, new_gradient, moves, turns, jnp.where(still, stalled + 1, 0), i + 1
 
     zero = jnp.zeros((), jnp.int32)
-    carry = (flat, *jax.value_and_grad(target)(flat), nothing, nothing, zero, zero)
+    unknown = jnp.full((), jnp.inf, jax.eval_shape(target, flat).dtype)
+    carry = (flat, unknown, jnp.zeros_like(flat), nothing, nothing, zero, zero)
     x, value, gradient, _, _, stalled, _ = jax.lax.while_loop(go_on, step, carry)
-    # No progress in the digits there are is as far as this arithmetic goes.
-    done = (steepness(gradient) <= method.tol) | (stalled >= 3)
+    # Standing still is as far as this arithmetic goes if the parabola along the gradient has its
+    # lowest point, ‖∇‖² / 2h below, within the rounding of the value; else it is a kink, say.
+    squares = gradient @ gradient
+    ahead = gradient / jnp.sqrt(jnp.maximum(squares, jnp.finfo(flat.dtype).tiny))
+    reach = eps ** (1 / 3) * jnp.maximum(1.0, jnp.max(jnp.abs(x), initial=0.0))
+    h = ahead @ (jax.grad(target)(x + reach * ahead) - gradient) / reach
+    at_rest = squares <= 50 * eps * jnp.maximum(1.0, jnp.abs(value)) * h
+    done = (steepness(gradient) <= method.tol) | ((stalled >= 3) & at_rest)
     return unravel(x), value, done & jnp.isfinite(value)
 
 

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import BadInput, Intractable
+from ..estimate import Estimate
 from ..keys import as_key
 from ..spaces import Binary, Space
 
 if TYPE_CHECKING:
-    from ..estimate import Estimate
     from ..samplers import Draws
     from ._question import Question
 
@@ -31,8 +31,8 @@ class Posterior(ABC):
     method: str
     kind: str
 
-    def __init__(self, question: Question):
-        self._question = question
+    def __init__(self, question: Question, key: Any = None):
+        self._question, self._key = question, key
         self._cache: dict[str, Any] = {}
 
     @property
@@ -55,7 +55,10 @@ class Posterior(ABC):
 
     @property
     def log_evidence(self) -> Estimate:
-        """log p(given), with its kind: what `log_prob` says of the given values."""
+        """log p(given), with its kind: what `log_prob` says of the given values.
+
+        Where that is drawn for, it needs the key that `posterior` was given.
+        """
         return self._once("log_evidence", self._log_evidence)
 
     def joint(self, *names: str) -> np.ndarray:
@@ -84,11 +87,20 @@ class Posterior(ABC):
         return self._cache[name]
 
     def _log_evidence(self) -> Estimate:
-        from ._dispatch import choose
+        from ._dispatch import choose, draws_at_random, log_prob
 
-        question = self._question
-        method = choose("log_prob", question)
-        estimate = method.log_prob(question, jax.random.key(0))
+        question, key = self._question, self._key
+        if not question.given:
+            return Estimate(0.0, method=self.method)  # log p(nothing)
+        if key is not None:
+            # Another key than that of the draws themselves, so that the two errors are independent.
+            key = jax.random.fold_in(key, 1)
+        elif not question.energy.inputs:
+            method = choose("log_prob", question)
+            if draws_at_random(method, "log_prob", question):
+                remedy = f"log p(given) is by {method.label}, which draws at random: posterior(..., key=0)."
+                raise BadInput("key", "none", "an int or a JAX key", remedy)
+        estimate = log_prob(question.energy, question.given, key=key)
         return estimate if question.many else estimate[0]
 
     @abstractmethod

@@ -96,6 +96,11 @@ def _mapped(function, rows, keys, *arguments):
     return jax.vmap(lambda row, key: function(row, key, *arguments))(rows, keys)
 
 
+@eqx.filter_jit
+def _called(function, rows, *arguments):
+    return function(rows, *arguments)
+
+
 def map_rows(
     function: Callable[..., Any],
     rows: dict[str, Any],
@@ -110,17 +115,28 @@ def map_rows(
     another number of rows is seldom another compilation; `function` is a module's own, so
     that another call is none.
     """
+    keys = jax.random.split(jax.random.key(0) if key is None else key, n)
+    call = lambda chunk: _mapped(function, *chunk, *arguments)
+    return _in_chunks(call, (rows, keys), n, numbers_per_row)
+
+
+def map_batches(
+    function: Callable[..., Any], rows: dict[str, Any], n: int, *arguments: Any, numbers_per_row: int = 1
+) -> Any:
+    """The same for a `function(rows, *arguments)` that is written for many rows at once."""
+    return _in_chunks(lambda chunk: _called(function, chunk, *arguments), rows, n, numbers_per_row)
+
+
+def _in_chunks(call: Callable[[Any], Any], tree: Any, n: int, numbers_per_row: int) -> Any:
     most = max(1, min(_MOST_ROWS, _BUDGET // max(1, numbers_per_row)))
     size = min(1 << (most.bit_length() - 1), 1 << max(0, n - 1).bit_length())
-    keys = jax.random.split(jax.random.key(0) if key is None else key, n)
     out = []
     for start in range(0, n, size):
         stop = min(start + size, n)
         index = np.minimum(np.arange(start, start + size), n - 1)
-        chunk = jax.tree.map(lambda a: a[index], (rows, keys))  # noqa: B023
         # An answer is read to its last digit: on accelerators products of matrices must not be rounded.
         with jax.default_matmul_precision("highest"):
-            answer = _mapped(function, *chunk, *arguments)
+            answer = call(jax.tree.map(lambda a: a[index], tree))  # noqa: B023
         out.append(jax.tree.map(lambda a: np.asarray(a[: stop - start]), answer))  # noqa: B023
     return jax.tree.map(lambda *parts: np.concatenate(parts), *out)
 

@@ -10,9 +10,11 @@ import jax.numpy as jnp
 
 from ..energy import free_energy
 from ..errors import Unsuitable
+from ._held import held
 from ._needs import need_complete, need_real
 from ._objective import Objective, need_variables
 
+_MOST_PAIRED = 2048  # rows whose discrepancy is computed from all pairs
 _WIDTHS = (0.25, 1.0, 4.0)  # of the kernels, in mean squared distances of the data
 
 
@@ -23,7 +25,8 @@ class Adversarial(Objective):
     the generator walks to low energies in one pass, where a chain would take many. Alone it
     would sit in the lowest point: the maximum mean discrepancy, whose first part
     E k(G(u), G(u′)) pushes draws apart, keeps it as diverse as the data. Each sees the other
-    held fixed, so that one optimizer serves both.
+    held fixed, so that one optimizer serves both. In a batch of more than 2048 rows the
+    discrepancy is that of 2048 picked at random.
 
     Args:
         generator: a module with `draw(key)`, such as `nn.Generator`.
@@ -71,7 +74,8 @@ class Adversarial(Objective):
     def __call__(self, energy, batch, carry, key):
         hold = jax.lax.stop_gradient
         real = batch.data[self.variable]
-        made = jax.vmap(self.partner.draw)(jax.random.split(key, batch.n)).astype(real.dtype)
+        draw_key, pick_key = jax.random.split(key)
+        made = jax.vmap(self.partner.draw)(jax.random.split(draw_key, batch.n)).astype(real.dtype)
 
         def energies(model, rows):
             return jax.vmap(lambda x: free_energy(model, {self.variable: x}))(rows)
@@ -85,39 +89,56 @@ class Adversarial(Objective):
             "energy of data": batch.mean(energies(energy, real)),
             "energy of draws": -energies(energy, hold(made)).mean(),
             "smoothness": 0.5 * self.smoothness * steep,
-            "generator": energies(_held(energy), made).mean(),
-            "discrepancy": self.diversity * discrepancy(made, real, batch.weight),
+            "generator": energies(held(energy), made).mean(),
+            "discrepancy": self.diversity * _sampled_discrepancy(made, real, batch.weight, pick_key),
         }
         return terms, carry
 
 
-def _held(module: Any) -> Any:
-    arrays, rest = eqx.partition(module, eqx.is_inexact_array)
-    return eqx.combine(jax.lax.stop_gradient(arrays), rest)
+def _sampled_discrepancy(made: Any, real: Any, weight: Any, key: Any) -> Any:
+    """The discrepancy; of many rows, that of some: as many draws, and rows picked anew at every call.
+
+    Rows are picked without replacement, those of weight 0 last, so that memory and time do not grow
+    with the square of the batch.
+    """
+    n = len(real)
+    if n <= _MOST_PAIRED:
+        return discrepancy(made, real, weight)
+    order = jnp.where(weight > 0, jax.random.uniform(key, (n,)), 2)
+    _, picked = jax.lax.top_k(-order, _MOST_PAIRED)
+    return discrepancy(made[:_MOST_PAIRED], real[picked], weight[picked])
 
 
 def discrepancy(a: Any, b: Any, weight: Any) -> Any:
     """Unbiased MMD² between rows a (n, …) and weighted rows b (m, …), with Gaussian kernels.
 
-    The widths follow the data b, so that there is none to choose.
+    The widths follow the data b, so that there is none to choose. Tables of n × n, n × m and
+    m × m are held.
     """
     a, b = a.reshape(len(a), -1), b.reshape(len(b), -1)
+    # A padded row may hold anything, infinities too, and 0 × ∞ is not 0.
+    b = jnp.where(weight[:, None] > 0, b, 0)
+    # Distances are differences of squares: far from the origin they would be made of rounding.
+    centre = jax.lax.stop_gradient(weight @ b / jnp.maximum(weight.sum(), jnp.finfo(b.dtype).tiny))
+    a, b = a - centre, b - centre
     uniform = jnp.ones(len(a), a.dtype)
-    scale = jax.lax.stop_gradient(_pair_mean(_squared_distances(b, b), weight, weight, distinct=True))
+    among_b = _squared_distances(b, b)
+    scale = jax.lax.stop_gradient(_pair_mean(among_b, weight, weight, distinct=True))
     scale = jnp.maximum(scale, jnp.finfo(a.dtype).tiny ** 0.5)
 
-    def kernel(x, y):
-        d2 = _squared_distances(x, y) / scale
-        return sum(jnp.exp(-d2 / (2 * width)) for width in _WIDTHS) / len(_WIDTHS)
+    def kernel(squared):
+        return sum(jnp.exp(-squared / (2 * width * scale)) for width in _WIDTHS) / len(_WIDTHS)
 
-    within_a = _pair_mean(kernel(a, a), uniform, uniform, distinct=True)
-    within_b = _pair_mean(kernel(b, b), weight, weight, distinct=True)
-    between = _pair_mean(kernel(a, b), uniform, weight, distinct=False)
+    within_a = _pair_mean(kernel(_squared_distances(a, a)), uniform, uniform, distinct=True)
+    within_b = _pair_mean(kernel(among_b), weight, weight, distinct=True)
+    between = _pair_mean(kernel(_squared_distances(a, b)), uniform, weight, distinct=False)
     return within_a + within_b - 2 * between
 
 
 def _squared_distances(x: Any, y: Any) -> Any:
-    return jnp.sum((x[:, None] - y[None]) ** 2, axis=-1)
+    """‖xᵢ − yⱼ‖² by one product of matrices, (n, m): no difference of every pair is ever held."""
+    products = jnp.matmul(x, y.T, precision="highest")
+    return jnp.maximum((x**2).sum(1)[:, None] + (y**2).sum(1)[None] - 2 * products, 0)
 
 
 def _pair_mean(values: Any, left: Any, right: Any, *, distinct: bool) -> Any:

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from ..energy import free_energy
-from ..errors import Unsuitable
+from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
 from ..samplers import Gibbs
+from ._held import held
 from ._objective import Objective, need_variables
 
 
@@ -40,6 +41,19 @@ class ContrastiveDivergence(Objective):
     n_chains: int | None = eqx.field(static=True, default=None)
     sampler: Any = Gibbs()
 
+    def __check_init__(self):
+        for name in ("k", "n_chains"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1) and not (name == "n_chains" and value is None):
+                raise BadInput(name, repr(value), "a whole number >= 1")
+        if self.n_chains is not None and not self.persistent:
+            raise BadInput(
+                "n_chains",
+                f"{self.n_chains} without persistent=True",
+                "none: chains begun at the data are one a row",
+                "Set persistent=True, or leave n_chains out.",
+            )
+
     def check(self, energy, data):
         need_variables(self, energy, data, *[n for n in energy.spaces if n in data])
         if not any(n in data for n in energy.spaces):
@@ -51,12 +65,13 @@ class ContrastiveDivergence(Objective):
             return None
         n = self.n_chains or batch.n
         start = {k: v.value if is_masked(v) else v for k, v in batch.data.items()}
-        pick = jax.random.randint(key, (n,), 0, batch.n)
+        # Padding is no place to begin at.
+        pick = jax.random.categorical(key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
         return jax.tree.map(lambda a: jnp.asarray(a)[pick], start)
 
     def __call__(self, energy, batch, carry, key):
         clamp_key, chain_key = jax.random.split(key)
-        fixed = jax.lax.stop_gradient(energy)
+        fixed = held(energy)
         positive = self._completed(fixed, batch, clamp_key)
         start = carry if self.persistent else positive
         negative = self.sampler.advance(fixed, start, self.k, chain_key)

@@ -12,6 +12,7 @@ import optax
 from ..errors import BadInput
 from ..fitting import Learner
 from ..parameters import constrained, unconstrained
+from ..parameters import trainable as movable
 from ._objective import Objective
 
 
@@ -67,14 +68,15 @@ class Descent(Learner):
 
     def init(self, energy, batch, key, trainable):
         free = eqx.filter(unconstrained(energy), trainable)
-        partner = self.objective.init_partner(energy, batch, jax.random.fold_in(key, 1))
-        moving = (free, eqx.filter(partner, eqx.is_inexact_array))
+        key, partner_key = jax.random.split(key)
+        partner = self.objective.init_partner(energy, batch, partner_key)
+        moving = (free, eqx.filter(partner, movable(partner)))
         carry = self.objective.init(energy, batch, key)
         return DescentState(self._transformation.init(moving), free, partner, carry)
 
     def step(self, energy, state, batch, key, trainable):
         _, frozen = eqx.partition(unconstrained(energy), trainable)
-        partner, rest = eqx.partition(state.partner, eqx.is_inexact_array)
+        partner, rest = eqx.partition(state.partner, movable(state.partner))
         moving = (state.free, partner)
 
         def loss(moving):

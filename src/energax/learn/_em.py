@@ -12,6 +12,7 @@ from ..energy import log_posterior_table
 from ..errors import BadInput, Unsuitable
 from ..finite import Assignments
 from ..fitting import Learner
+from ..parameters import constrained_maximum, recentred
 
 
 class EMState(eqx.Module):
@@ -20,6 +21,7 @@ class EMState(eqx.Module):
     statistics: Any
     reference: Any
     count: jax.Array
+    seen: jax.Array  # the weight of all rows so far
 
 
 class EM(Learner):
@@ -79,10 +81,10 @@ class EM(Learner):
 
     def init(self, energy, batch, key, trainable):
         if self.decay is None:
-            return EMState(None, None, jnp.zeros((), jnp.int32))
+            return EMState(None, None, jnp.zeros((), jnp.int32), jnp.zeros((), batch.weight.dtype))
         shapes = eqx.filter_eval_shape(lambda e, b: self._expect(e, b)[0], energy, batch)
         statistics = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return EMState(statistics, energy, jnp.zeros((), jnp.int32))
+        return EMState(statistics, energy, jnp.zeros((), jnp.int32), jnp.zeros((), batch.weight.dtype))
 
     def _expect(self, energy, batch):
         """Σ over rows of the expected statistics, and of the objective."""
@@ -103,24 +105,32 @@ class EM(Learner):
 
     def step(self, energy, state, batch, key, trainable):
         statistics, loss = self._expect(energy, batch)
-        loss = loss / batch.weight.sum()
-        if self.decay is None:
-            return energy.maximise(statistics), state, {"negative log-likelihood": loss}
-        # Sums are made means, so that a batch of any weight moves θ by the same share.
-        fresh = jax.tree.map(lambda s: s / batch.weight.sum().astype(s.dtype), statistics)
-        rate = (state.count + 2.0) ** -self.decay
-        rate = jnp.where(state.count == 0, 1.0, rate)
+        share = batch.weight.sum()
+        terms = {"negative log-likelihood": loss / _or_one(share)}
+        if self.decay is not None:
+            state, statistics = self._blended(energy, state, statistics, share)
+        new = constrained_maximum(energy, statistics, trainable)
+        # A batch of nothing but padding says nothing.
+        keep = lambda a, b: jnp.where(share > 0, b, a) if eqx.is_array(a) else a
+        return jax.tree.map(keep, energy, new), state, terms
+
+    def _blended(self, energy, state, statistics, share):
+        """Old statistics and new ones, as means a row; and their sum over all the rows seen."""
+        fresh = jax.tree.map(lambda s: s / _or_one(share).astype(s.dtype), statistics)
+        rate = jnp.where(state.count == 0, 1.0, (state.count + 2.0) ** -self.decay)
+        rate = jnp.where(share > 0, rate, 0.0)
         # Statistics that are centred at the old θ must be carried over to the new one.
-        carry_over = getattr(energy, "recentred", lambda statistics, reference: statistics)
-        old = carry_over(state.statistics, state.reference)
+        old = recentred(energy, state.statistics, state.reference)
         blend = lambda a, b: (1 - rate).astype(a.dtype) * a + rate.astype(a.dtype) * b
         mixed = jax.tree.map(blend, old, fresh)
-        new = energy.maximise(mixed)
-        return new, EMState(mixed, energy, state.count + 1), {"negative log-likelihood": loss}
+        seen = state.seen + share.astype(state.seen.dtype)
+        count = state.count + (share > 0).astype(state.count.dtype)
+        whole = jax.tree.map(lambda s: s * seen.astype(s.dtype), mixed)
+        return EMState(mixed, energy, count, seen), whole
 
     def evaluate(self, energy, state, batch, key):
         _, loss = self._expect(energy, batch)
-        return {"negative log-likelihood": loss / batch.weight.sum()}
+        return {"negative log-likelihood": loss / _or_one(batch.weight.sum())}
 
     def converged(self, before, after, old, new):
         if self.criterion == "objective":
@@ -128,6 +138,10 @@ class EM(Learner):
         leaves = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
         moved = [jnp.sum((a - b) ** 2) for a, b in leaves if eqx.is_inexact_array(a)]
         return sum(moved) <= self.tol
+
+
+def _or_one(weight: Any) -> Any:
+    return jnp.where(weight > 0, weight, 1)
 
 
 def log_posterior_rows(energy, rows) -> Any:

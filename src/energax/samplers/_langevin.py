@@ -124,8 +124,12 @@ class Langevin(Sampler):
             (name,) = real
             old = memory[name]
             noise = jnp.sqrt(2 * step_size) * jax.random.normal(move_key, old.shape, old.dtype)
-            memory = {name: _hold(old, old + step_size * energy.score(name, **state) + noise, held, name)}
-            position, info = memory, {"divergent": ~jnp.isfinite(memory[name]).all()}
+            slope = _pulled_back(real[name].bijection, old, energy.score(name, **state))
+            new = old + step_size * slope + noise
+            if old.shape == state[name].shape:  # else coordinates are constrained together, and none is held
+                new = _hold(old, new, held, name)
+            position = memory = {name: new}
+            info = {"divergent": ~jnp.isfinite(new).all()}
         else:
             log_density = self._log_density(energy, state, held)
             if self.adjusted:
@@ -166,6 +170,13 @@ def _kinds(energy: Energy) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     real = {k: v for k, v in spaces.items() if v.is_real}
     finite = {k: v for k, v in spaces.items() if v.is_finite}
     return real, finite, [k for k in spaces if k not in real and k not in finite]
+
+
+def _pulled_back(bijection: Any, u: Any, score: Any) -> Any:
+    """∇_u log p(u) = (dx/du)ᵀ ∇_x log p(x) + ∇_u log |dx/du|, for x = bijection(u)."""
+    x, pull = jax.vjp(bijection, u)
+    stretch = jax.grad(lambda u: jnp.sum(bijection.log_abs_det_jacobian(u, bijection(u))))
+    return pull(score.astype(x.dtype))[0] + stretch(u)
 
 
 def _hold(old: Any, new: Any, held: Any, name: str) -> Any:
