@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev  ## the whole test-suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 test-fast: $(VENV)/.installed-dev  ## the tests that take no statistics, in under two minutes
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m "not slow"
+	$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal -q -m "not slow"
 
 lint: $(VENV)/.installed-dev  ## style, format and types
 	$(BIN)/ruff check .

@@ -60,3 +60,28 @@ def oracle():
     sys.modules["oracle"] = module
     spec.loader.exec_module(module)
     return module
+
+
+#: Folders and files that compile whole models: a minute or two that `make test-fast` leaves out.
+COMPILES_MUCH = (
+    "tests/estimators",
+    "tests/statistical",
+    "tests/test_contracts.py",
+    "tests/test_examples.py",
+    "tests/evaluate/test_compare.py",
+    "tests/energies/test_gaussian.py",
+    "tests/fitting/test_mesh.py",
+    "tests/fitting/test_resume.py",
+    "tests/infer/test_importance.py",
+    "tests/infer/test_oracles.py",
+    "tests/learn/test_adversarial.py",
+    "tests/learn/test_score.py",
+    "tests/learn/test_variational.py",
+    "tests/samplers/test_kernels.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(COMPILES_MUCH):
+            item.add_marker(pytest.mark.slow)

@@ -67,9 +67,40 @@ def test_a_mistake_is_one_line_and_exit_code_2(run, csv, monkeypatch, arguments,
     assert len(heard.strip().splitlines()) == 1 and heard.startswith("energax: ")
 
 
+def test_files_that_do_not_suit_are_told_by_what_they_hold(run, tmp_path, monkeypatch):
+    """Each mistake of a file is named for what it is, and says what would be right."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "tiny.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "mix.csv").write_text("name,a\nann,1\nbob,2\n")
+    np.savez("cube.npz", cube=np.ones((5, 4, 3)))
+    np.savez("many.npz", X=np.ones((5, 2)), lab=np.arange(5))
+    for arguments, said in (
+        ("cube.npz", "3-D array of shape (5, 4, 3); expected a 2-D table: rows × columns"),
+        (
+            "many.npz --array lab",
+            "array lab of many.npz: found a 1-D array of shape (5,); expected a 2-D",
+        ),
+        ("folder", "a folder, not a file"),
+        ("mix.csv -c name", "'name', which was left out: not numeric"),
+        ("tiny.csv --models foo", "no model 'foo'; expected a model that `energax models` lists."),
+    ):
+        code, told, heard = run("compare", *arguments.split())
+        assert code == 2 and not told and said in heard, heard
+        assert "array=" not in heard and "…" not in heard
+
+
 def test_an_unknown_option_is_exit_code_2(run):
     code, _, heard = run("compare", "--modles", "x")
     assert code == 2 and "Traceback" not in heard and "--models" in heard
+
+
+def test_the_table_says_which_array_it_took_and_which_not(run, tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    np.savez(tmp_path / "many.npz", X=X, Y=X, lab=np.arange(60))
+    code, told, _ = run("compare", tmp_path / "many.npz", "-m", "gaussian", "-q")
+    assert code == 0
+    assert "array X of many.npz" in told and "Left out, other arrays in the file: Y, lab." in told
 
 
 def test_models_lists_every_contender(run):

@@ -86,6 +86,16 @@ def test_a_class_of_ones_own_is_built_only_if_handed_over(tmp_path):
     same(bowl, round_trip(bowl, tmp_path, classes=(Bowl, halved)))
 
 
+def test_one_class_needs_no_tuple_and_a_wrong_one_is_not_the_files_fault(tmp_path):
+    bowl, path = Bowl(jnp.ones(2), {}, jnp.tanh, Real(2)), tmp_path / "bowl.safetensors"
+    energax.save(bowl, path)
+    same(bowl, energax.load(path, Bowl))
+    same(bowl, energax.load(path, [Bowl]))
+    for wrong in ("Bowl", bowl, ("Bowl",), 3):
+        with pytest.raises(BadInput, match=r"classes: found .*; expected a class or function"):
+            energax.load(path, wrong)
+
+
 def test_float64_and_odd_dtypes_keep_their_bits(tmp_path):
     with jax.enable_x64(True):
         wide = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)))

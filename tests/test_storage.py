@@ -111,3 +111,26 @@ def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
     with pytest.raises(TypeError):
         storage.write(path, ARRAYS, {"not json": object()})
     assert path.read_bytes() == before
+
+
+def test_parts_of_a_killed_save_are_swept_and_nothing_else(path):
+    """Only old parts of this very file go: not a fresh one, not another file's, not a folder."""
+    folder, old = path.parent, 1e9
+    stale = folder / ".model.safetensors.0123abcd.part"
+    kept = [
+        folder / ".model.safetensors.fedc9876.part",  # fresh: somebody may be writing it
+        folder / ".other.safetensors.0123abcd.part",
+        folder / ".modelXsafetensors.0123abcd.part",
+        folder / ".model.safetensors.notes.part",
+        folder / "model.safetensors.0123abcd.part",
+    ]
+    for file in (stale, *kept):
+        file.write_bytes(b"x")
+        if file is not kept[0]:
+            os.utime(file, (old, old))
+    nested = folder / ".model.safetensors.aaaaaaaa.part"
+    nested.mkdir()
+    os.utime(nested, (old, old))
+    storage.write(path, ARRAYS, DOCUMENT)
+    assert not stale.exists() and nested.is_dir() and all(file.exists() for file in kept)
+    assert storage.read(path)[1] == DOCUMENT

@@ -36,7 +36,7 @@ _FUNCTIONS: dict[str, list[str] | None] = {
     "equinox.nn._mlp": ["_identity"],  # what an MLP does after its last layer, unless told otherwise
     "jax.lax": _names("cos exp logistic neg rsqrt sin sqrt square tanh"),
 }
-_PLAIN = (bool, int, str, type(None))
+_PLAIN = (bool, int, float, str, type(None))
 
 
 def save(obj: Any, path: str | os.PathLike) -> None:
@@ -54,8 +54,9 @@ def save(obj: Any, path: str | os.PathLike) -> None:
     storage.write(path, writer.arrays, document)
 
 
-def load(path: str | os.PathLike, classes: tuple | list | set = ()) -> Any:
-    """What `save` wrote. Classes (and functions) of your own go in `classes=`."""
+def load(path: str | os.PathLike, classes: Any = ()) -> Any:
+    """What `save` wrote. A class (or function) of your own, or several, go in `classes=`."""
+    classes = _handed_over(classes)
     arrays, document = storage.read(path)
     if document.get("kind") != _KIND:
         kind = document.get("kind")
@@ -69,6 +70,16 @@ def load(path: str | os.PathLike, classes: tuple | list | set = ()) -> Any:
             f"{path}: its parts do not fit together ({type(error).__name__}: {error}). "
             "Load it with the energax that wrote it, or save it again."
         ) from None
+
+
+def _handed_over(classes: Any) -> tuple:
+    """One class or function, or several, as a tuple: a mistake here is not the file's."""
+    classes = tuple(classes) if isinstance(classes, (tuple, list, set, frozenset)) else (classes,)
+    for c in classes:
+        if not (hasattr(c, "__module__") and hasattr(c, "__qualname__")):
+            found = " ".join(repr(c).split())[:60]
+            raise BadInput("classes", found, "a class or function, or a tuple of them")
+    return classes
 
 
 # -- names ---------------------------------------------------------------------------------
@@ -142,9 +153,7 @@ class _Writer:
         self.seen: dict[int, tuple[Any, str]] = {}
 
     def encode(self, value: Any, where: str) -> Any:
-        if isinstance(value, _PLAIN) and type(value) in _PLAIN:
-            return value
-        if type(value) is float:
+        if type(value) in _PLAIN:
             return value
         if isinstance(value, (np.ndarray, jax.Array, np.generic)):
             return self._array(value, where)
@@ -231,11 +240,8 @@ class _Writer:
         array = np.asarray(value)
         if array.dtype.kind not in "biuf" or array.dtype.isbuiltin != 1:  # such as bfloat16
             out["dtype"] = array.dtype.name
-            array = (
-                array.view(f"u{array.dtype.itemsize}")
-                if array.ndim
-                else array[None].view(f"u{array.dtype.itemsize}")[0]
-            )
+            bits = f"u{array.dtype.itemsize}"
+            array = array.view(bits) if array.ndim else array[None].view(bits)[0]
         _, name = self.seen.get(id(value), (None, ""))
         if not name:
             name = f"{len(self.arrays):05d} {where}"

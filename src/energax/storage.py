@@ -6,10 +6,14 @@ digest, so that a truncated, altered, foreign or newer file is refused with a se
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
+import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import numpy as np
 from .errors import BadFile
 
 FORMAT, VERSION = "energax", 1
+_STALE = 3600.0  # seconds after which nobody is still writing a part
 
 
 def _digest(arrays: dict[str, np.ndarray], document: str) -> str:
@@ -43,6 +48,7 @@ def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, A
         "digest": _digest(plain, text),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with open(temporary, "wb") as file:
@@ -52,6 +58,19 @@ def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, A
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove the parts of this very file that a killed process left behind, never one being written."""
+    ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.part")
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if not ours.fullmatch(entry.name):
+                continue
+            with contextlib.suppress(OSError):  # another process may sweep too; a leftover harms nobody
+                found = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _STALE:
+                    os.unlink(entry.path)
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

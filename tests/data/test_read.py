@@ -72,6 +72,70 @@ def test_pickles_inside_npz_are_never_opened(tmp_path):
         read(tmp_path / "a.npz")
 
 
+def test_objects_are_never_opened_and_do_not_hide_the_table_beside_them(tmp_path):
+    X = np.arange(6.0).reshape(3, 2)
+    np.savez(tmp_path / "a.npz", X=X, lab=np.array(["a", None], dtype=object))
+    assert read(tmp_path / "a.npz").values.tolist() == X.tolist()
+    with pytest.raises(BadFile, match="Save numbers"):
+        read(tmp_path / "a.npz", array="lab")
+    np.save(tmp_path / "a.npy", np.array([[1, None]], dtype=object))
+    with pytest.raises(BadFile, match="Save numbers"):
+        read(tmp_path / "a.npy")
+
+
+def test_an_array_that_is_no_table_is_told_by_its_shape(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 3, 4)))
+    with pytest.raises(BadInput, match=r"3-D array of shape \(2, 3, 4\); expected a 2-D table.*reshape"):
+        read(tmp_path / "a.npy")
+    np.savez(tmp_path / "a.npz", a=np.ones(3), b=np.ones((2, 2, 2)))
+    with pytest.raises(BadInput, match=r"a \(3,\), b \(2, 2, 2\); expected a 2-D table") as refusal:
+        read(tmp_path / "a.npz")
+    assert "array=" not in str(refusal.value), "no choice of array would help"
+
+
+def test_the_value_that_spoils_a_column_is_named(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("a,b,c\n1,2,x\n2,3,y\n?,4,z\n4,5,x\n")
+    table = read(file)
+    assert table.columns == ("b",)
+    why = dict(table.dropped)
+    assert why["a"].startswith("not numeric for '?' in row 3 of 4") and why["c"] == "not numeric"
+    with pytest.raises(BadInput, match=r"'a', which was left out: not numeric for '\?' in row 3"):
+        table.only(["a"])
+    assert table.without(["c"]).columns == ("b",), "what is out already may be left out"
+
+
+@pytest.mark.parametrize("header", ["a;b\n", ""])
+def test_decimal_commas_are_named_with_their_remedy(tmp_path, header):
+    file = tmp_path / "a.csv"
+    file.write_text(header + "1,5;2,5\n" * 3)
+    with pytest.raises(BadInput, match=r"decimal commas such as '1,5' in row 1.*decimal=','"):
+        read(file)
+    file.write_text("a;n\n1,5;1\n2;3\n4;5\n")
+    table = read(file)
+    assert table.columns == ("n",) and "'1,5' in row 1 of 3" in dict(table.dropped)["a"]
+
+
+@pytest.mark.parametrize("text", ["a\n1,5\n3,5\n", "a,b\n1,5,2,5\n3,5,4,5\n", "a,b\n1,2,\n3,4,\n"])
+def test_rows_longer_than_the_header_are_not_cut(tmp_path, text):
+    """1,5 under one name must not be read as 5."""
+    file = tmp_path / "a.csv"
+    file.write_text(text)
+    with pytest.raises(BadFile, match="more cells than the header"):
+        read(file)
+    file.write_text("a,b\nann,1,2\nbob,3,4\n")  # names of rows
+    assert read(file).values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_latin_1_and_folders_are_told(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_bytes("größe,b\n1,2\n".encode("latin-1"))
+    with pytest.raises(BadFile, match="Save it as UTF-8"):
+        read(file)
+    with pytest.raises(BadFile, match=r"a folder, not a file\. Name a file in it: a\.csv"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.parquet"])
 def test_a_truncated_file_is_refused(tmp_path, name):
     X = np.ones((50, 3))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sklearn.cluster
 import sklearn.mixture
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from energax import BadInput, NotFitted
@@ -244,3 +245,21 @@ def test_bernoulli_mixture_finds_what_made_the_rows():
     assert bm.bic(X) < BernoulliMixture(1).fit(X).bic(X)
     filled = bm.impute(X)
     assert ((filled >= 0) & (filled <= 1)).all()
+
+
+@pytest.mark.parametrize("model", [GaussianMixture(2, random_state=0), KMeans(2, random_state=0)])
+def test_fit_forgets_what_partial_fit_saw(model):
+    X = np.random.default_rng(0).normal(size=(60, 2)) + 5 * (np.arange(60) % 2)[:, None]
+    fresh = clone(model).fit(X)
+    again = clone(model).partial_fit(X).fit(X)
+    np.testing.assert_allclose(again.score(X), fresh.score(X))
+    again.partial_fit(X)
+
+
+def test_minibatches_from_far_away_come_to_the_moments_of_the_rows():
+    X = np.random.default_rng(0).normal(3.0, 1.0, (200, 1))
+    model = GaussianMixture(1, means_init=[[0.0]], reg_covar=0)
+    for _ in range(6):
+        model.partial_fit(X)
+        np.testing.assert_allclose(model.means_, X.mean(0)[None], rtol=1e-8)
+        np.testing.assert_allclose(model.covariances_[0, 0, 0], X.var(), rtol=1e-6)

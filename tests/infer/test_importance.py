@@ -9,10 +9,11 @@ import pytest
 from numpyro import distributions as dist
 from scipy import stats
 
-from energax import Mixture, log_partition, log_prob
+from energax import Mixture, log_partition, log_prob, posterior
 from energax.energies import Decoder, Gaussian, Gaussians, NeuralEnergy
 from energax.errors import ConvergenceWarning, Unsuitable
-from energax.infer import Importance
+from energax.infer import Chains, Importance
+from energax.samplers import Langevin
 
 W = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2)), jnp.float32)
 factor = Decoder(lambda z: W @ z, 2, Gaussian(0.5))
@@ -101,9 +102,17 @@ def test_a_single_draw_has_no_error_to_show():
 
 
 def test_the_error_of_few_draws():
-    """The squared standard error is unbiased in the weights: over 2000 runs of 5 draws it is their variance."""
+    """Over 2000 runs of 5 draws the squared standard error is, on average, the variance of the runs."""
     from energax.infer._importance import _summary
 
     weights = np.random.default_rng(0).uniform(1, 1.2, size=(2000, 5))
     value, error, _ = (np.asarray(a) for a in jax.vmap(_summary)(jnp.log(jnp.asarray(weights))))
     assert np.sqrt((error**2).mean()) == pytest.approx(value.std(), rel=0.06)
+
+
+def test_the_evidence_is_drawn_with_the_key_of_the_posterior():
+    chains = Chains(Langevin(0.05), n_chains=2, warmup=1, n_draws=4)
+    one, same, other = (posterior(factor, {"x": X}, chains, key=k).log_evidence for k in (0, 0, 1))
+    assert one.kind == "lower bound"
+    np.testing.assert_array_equal(one.value, same.value)
+    assert (one.value != other.value).any()

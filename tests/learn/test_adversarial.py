@@ -16,7 +16,6 @@ from energax.learn._adversarial import discrepancy
 from energax.missing import Masked
 from energax.nn import Generator
 
-
 KEY = jax.random.key(9)
 
 
@@ -138,5 +137,3 @@ def test_many_rows_are_compared_by_some():
     )
     sizes = [v.aval.size for eqn in call(batch.data["x"]).jaxpr.eqns for v in eqn.outvars]
     assert max(sizes) <= 2048**2
-    terms, _ = Adversarial(generator)(energy, batch, None, KEY)
-    assert np.isfinite(float(terms["discrepancy"]))

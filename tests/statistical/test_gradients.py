@@ -14,11 +14,14 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy.stats import norm
 
+from energax import Mixture, fit
 from energax.batch import Batch
-from energax.energies import RBM, Decoder, Gaussian, NeuralEnergy
+from energax.energies import RBM, Decoder, Gaussian, Gaussians, NeuralEnergy
 from energax.energy import Energy
 from energax.learn import (
     ELBO,
+    EM,
+    Adversarial,
     ContrastiveDivergence,
     Denoising,
     GumbelSoftmax,
@@ -30,7 +33,7 @@ from energax.learn import (
     Sliced,
 )
 from energax.nn import BernoulliEncoder, CategoricalEncoder, Encoder
-from energax.spaces import Binary, Categorical
+from energax.spaces import Binary, Categorical, Real
 
 pytestmark = pytest.mark.slow
 X4 = np.array([[1.0, 0, 1, 0], [0, 1, 1, 1], [1, 1, 0, 0]])
@@ -301,3 +304,70 @@ def test_persistent_chains_at_the_model():
 
     draws = jax.lax.map(jax.jit(one), jax.random.split(jax.random.key(0), 10_000), batch_size=500)
     assert_unbiased(np.asarray(draws), exact)
+
+
+class Quadratic(Energy):
+    """½ λ‖x‖² + w·x: every mean over normal draws has a closed form."""
+
+    stiffness: jax.Array
+    slope: jax.Array
+
+    @property
+    def spaces(self):
+        return {"x": Real(2)}
+
+    def __call__(self, *, x):
+        return 0.5 * self.stiffness * x @ x + self.slope @ x
+
+
+class NormalDraws(eqx.Module):
+    """A generator that draws N(mean, scale² I)."""
+
+    mean: jax.Array
+    scale: jax.Array
+
+    def draw(self, key):
+        return self.mean + self.scale * jax.random.normal(key, self.mean.shape, self.mean.dtype)
+
+
+def test_adversarial():
+    """Both players, each with the other held; without the discrepancy, whose mean has no closed form."""
+    energy = Quadratic(jnp.array(0.7), jnp.array([0.4, -0.9]))
+    generator = NormalDraws(jnp.array([1.0, 0.5]), jnp.array(0.6))
+    x = np.random.default_rng(0).normal(size=(3, 2))
+    objective = Adversarial(generator, diversity=0.0, smoothness=2.0)
+    draws = gradients(objective, energy, Batch({"x": x}, WEIGHT), 10_000)
+    fixed = jax.lax.stop_gradient
+
+    def of_data(e):
+        free = jax.vmap(lambda x: e(x=x))(jnp.asarray(x))
+        steep = ((e.stiffness * jnp.asarray(x) + e.slope) ** 2).sum(1)
+        return (jnp.average(v, weights=jnp.asarray(WEIGHT)) for v in (free, steep))
+
+    def of_draws(e, g):
+        free = e(x=g.mean) + e.stiffness * g.scale**2  # ½ λ times the trace of 2-by-2 scale²
+        steep = ((e.stiffness * g.mean + e.slope) ** 2).sum() + 2 * (e.stiffness * g.scale) ** 2
+        return free, steep
+
+    def expected(e, g):
+        free, steep = of_data(e)
+        made, made_steep = of_draws(e, fixed(g))
+        return free - made + 0.5 * 2.0 * 0.5 * (steep + made_steep) + of_draws(fixed(e), g)[0]
+
+    assert_unbiased(draws, exact_gradient(expected, energy, generator))
+
+
+@pytest.mark.parametrize(("batch_size", "within"), [(None, 1e-9), (50, 0.05)])
+def test_minibatch_em_of_one_gaussian_comes_to_its_moments(batch_size, within):
+    """Begun 100 spreads away: statistics are centred at θ, and must be carried over as θ moves.
+
+    One component makes every posterior 1, so that the answer is the mean and covariance of the
+    rows: exactly, if every batch holds all of them, else within the noise of a decaying average.
+    """
+    x = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 0.4], [0.0, 0.7]]) + 3.0
+    far = Mixture(Gaussians(jnp.full((1, 2), -100.0), jnp.eye(2)[None]))
+    done = fit(far, {"x": x}, EM(decay=0.9), epochs=40, batch_size=batch_size, key=0)
+    found = done.energy.components
+    np.testing.assert_allclose(found.means[0], x.mean(0), rtol=0, atol=within)
+    covariance = found.covariance.dense(1, 2)[0]
+    np.testing.assert_allclose(covariance, np.cov(x.T, bias=True), rtol=0, atol=2 * within + 1e-5)

@@ -42,7 +42,8 @@ class Table:
         except ValueError as error:
             raise BadInput("data", str(error), "rows of equal length") from None
         if values.ndim != 2 or not values.size:
-            raise BadInput("data", f"shape {values.shape}", "at least one row and one column: (n, d)")
+            expected = "a 2-D table: rows × columns, at least one of each"
+            raise BadInput("data", f"a {values.ndim}-D array of shape {values.shape}", expected)
         if values.dtype.kind not in "biuf":
             raise BadInput("data", f"dtype {values.dtype}", "numbers", "Encode the values first.")
         values = values.astype(values.dtype if values.dtype.kind == "f" else np.float64)
@@ -62,8 +63,8 @@ class Table:
         return bool(np.isnan(self.values).any())
 
     def without(self, names: Iterable[str], why: str = "asked for") -> Table:
-        """The table less these columns."""
-        names = list(names)
+        """The table less these columns. One that was left out already stays out."""
+        names = [n for n in dict.fromkeys(names) if n in self.columns or n not in dict(self.dropped)]
         for name in names:
             known_name("drop", name, self.columns, "a column")
         kept = [i for i, c in enumerate(self.columns) if c not in names]
@@ -76,23 +77,36 @@ class Table:
 
     def only(self, names: Iterable[str]) -> Table:
         """The table with these columns alone."""
-        names = list(names)
+        names, out = list(dict.fromkeys(names)), dict(self.dropped)
         for name in names:
+            if name in out and name not in self.columns:
+                found = f"{name!r}, which was left out: {out[name]}"
+                raise BadInput("columns", found, f"columns of numbers: {_listed(self.columns)}")
             known_name("columns", name, self.columns, "a column")
+        if not names:
+            raise BadInput("columns", "no name", "at least one column")
         kept = [self.columns.index(name) for name in names]
         return dataclasses.replace(self, values=self.values[:, kept], columns=tuple(names))
 
 
-def known_name(argument: str, name: str, known: Iterable[str], noun: str) -> None:
-    """Refuse a name that is not among those known, and offer the nearest ones."""
+def _listed(names: Iterable[str], most: int = 12) -> str:
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def known_name(argument: str, name: str, known: Iterable[str], noun: str, where: str = "") -> None:
+    """Refuse a name that is not among those known, and offer the nearest ones.
+
+    `where` ends a sentence that says who lists them all; without it they are listed here.
+    """
     known = [str(k) for k in known]
     if name in known:
         return
     spelled = {k.lower(): k for k in known}
     near = [spelled[k] for k in difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.5)]
-    listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+    expected = f"that {where}" if where else f"among {_listed(known)}"
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise BadInput(argument, f"no {noun.split()[-1]} {name!r}", f"{noun} among {listed}", hint)
+    raise BadInput(argument, f"no {noun.split()[-1]} {name!r}", f"{noun} {expected}", hint)
 
 
 def from_frame(frame: Any, source: str) -> Table:
@@ -103,7 +117,7 @@ def from_frame(frame: Any, source: str) -> Table:
         if column.dtype.kind in "biuf" or str(column.dtype).lower() in _NULLABLE:
             array = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            dropped.append((name, "not numeric"))
+            dropped.append((name, _why_not_numeric(column)))
             continue
         if np.isnan(array).all():
             dropped.append((name, "empty"))
@@ -113,10 +127,40 @@ def from_frame(frame: Any, source: str) -> Table:
             kept.append(name)
             arrays.append(array)
     if not kept:
+        reasons = "; ".join(f"{name}: {why}" for name, why in dropped[:3])
+        more = f"; and {len(dropped) - 3} more" if len(dropped) > 3 else ""
         raise BadInput(
-            source, f"no numeric column ({len(dropped)} others)", "at least one", "Encode the values first."
+            source,
+            f"no column of numbers ({reasons}{more})",
+            "at least one",
+            _POINTS if _COMMAS in reasons else "Encode the values as numbers first.",
         )
     return Table(_no_infinity(np.stack(arrays, axis=1)), tuple(kept), source, tuple(dropped))
+
+
+_COMMAS = "decimal commas"
+_POINTS = (
+    "Write decimal points, or read it by pandas.read_csv(path, sep=';', decimal=',') and give the frame."
+)
+
+
+def _why_not_numeric(column: Any) -> str:
+    """Names what spoils a column that is mostly numbers; text is just not numeric."""
+    import pandas as pd
+
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        return "not numeric"
+    written = column.notna().to_numpy()
+    number = lambda c: pd.to_numeric(c.astype(object), errors="coerce").notna().to_numpy()
+    bad = np.flatnonzero(written & ~number(column))
+    where = lambda row: f"{str(column.iloc[row])[:20]!r} in row {row + 1} of {len(column)}"
+    commas = column.astype(object).astype(str).str.fullmatch(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
+    if len(bad) and commas.to_numpy(dtype=bool)[bad].all():
+        return f"{_COMMAS} such as {where(bad[0])} (write decimal points)"
+    if len(bad) and len(bad) <= 0.5 * written.sum():
+        others = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        return f"not numeric for {where(bad[0])}{others} (leave a cell empty where its value is missing)"
+    return "not numeric"
 
 
 _NULLABLE = {f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)} | {"float32", "float64", "boolean"}

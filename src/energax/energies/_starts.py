@@ -14,20 +14,27 @@ from ..missing import is_masked, known
 START_NAMES = ("kmeans", "k-means++", "random", "random_from_data")
 _BLOCK = 512
 _CHUNK = 1024
+_PIECE = 2**15
 _UNROLLED = 64
 _LLOYD = 100
 
 
 def column_moments(x: Any, weight: Any) -> tuple[Any, Any]:
     """Weighted mean and variance of every column, over what is seen of it: (d,), (d,)."""
-    value = known(x)
     # Differences from some row of the data: a mean far from the origin keeps its digits.
-    origin = value[0]
-    share = weight[:, None] * x.observed if is_masked(x) else weight[:, None]
-    total = jnp.sum(jnp.broadcast_to(share, value.shape), 0)
-    total = jnp.where(total > 0, total, 1)
-    mean = jnp.sum(share * (value - origin), 0) / total
-    return origin + mean, jnp.sum(share * jnp.square(value - origin - mean), 0) / total
+    origin, batch = known(x)[0], Batch({"x": x}, weight)
+
+    def moment(power, middle):
+        def chunk(rows, weight):
+            share = weight[:, None] * (rows["x"].observed if is_masked(rows["x"]) else 1)
+            share = jnp.broadcast_to(share, known(rows["x"]).shape)
+            return jnp.sum(share * (known(rows["x"]) - middle) ** power, 0), jnp.sum(share, 0)
+
+        total, count = batch.sum_chunks(chunk, _PIECE)
+        return total / jnp.where(count > 0, count, 1)
+
+    mean = origin + moment(1, origin)
+    return mean, moment(2, mean)
 
 
 def squared_distances(x: Any, centers: Any, middle: Any) -> Any:
@@ -102,7 +109,7 @@ def plus_plus(key: Any, x: Any, weight: Any, k: int) -> Any:
     # A coordinate that is missing from the chosen row is put at the middle of its column.
     row = (lambda i: jnp.where(x.observed[i], value[i], mean)) if is_masked(x) else (lambda i: value[i])
     first = row(_pick(begin, weight, 1))
-    closest = squared_distances(x, first, mean)[0]
+    closest = _to_one(x, first[0])
     centers = jnp.broadcast_to(first, (k, value.shape[1]))
 
     def add(i, state):
@@ -111,11 +118,20 @@ def plus_plus(key: Any, x: Any, weight: Any, k: int) -> Any:
         # All rows chosen or duplicated: any row is as good as another.
         mass = jnp.where(mass.sum() > 0, mass, weight)
         candidates = row(_pick(jax.random.fold_in(go_on, i), mass, n_trials))
-        distances = jnp.minimum(squared_distances(x, candidates, mean), closest)
-        best = jnp.argmin(distances @ weight)
-        return centers.at[i].set(candidates[best]), distances[best]
+
+        def left(rows, weight):  # of the distances, with each candidate chosen
+            return jnp.minimum(squared_distances(rows["x"], candidates, mean), rows["closest"]) @ weight
+
+        best = candidates[jnp.argmin(Batch({"x": x, "closest": closest}, weight).sum_chunks(left, _PIECE))]
+        return centers.at[i].set(best), jnp.minimum(closest, _to_one(x, best))
 
     return jax.lax.fori_loop(1, k, add, (centers, closest))[0]
+
+
+def _to_one(x: Any, center: Any) -> Any:
+    """‖xᵢ − c‖² over the coordinates seen, (n,), with nothing of the size of the table held."""
+    squared = jnp.square(known(x) - center)
+    return jnp.sum(jnp.where(x.observed, squared, 0) if is_masked(x) else squared, 1)
 
 
 def nearest_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, Any, Any]:

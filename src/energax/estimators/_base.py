@@ -32,14 +32,24 @@ from ._table import n_rows
 from ._table import padded as padded
 from ._table import with_mask as with_mask
 
+#: Words of scikit-learn's refusals, and what is true of them: (the argument that is wrong, what was
+#: expected of it, what to do); "" leaves what the door says. The first that fits counts.
+_FITTED_WITH = ("X", "the columns that the model was fitted with")
+_ENCODE = ("", "", "Encode the strings as numbers first, for example by OneHotEncoder.")
 _REMEDIES = {
-    "NaN": "Impute the missing values first, or use a model that marginalises them: GaussianMixture.",
-    "infinity": "Remove or clip those rows.",
-    "Complex": "Give real and imaginary parts as columns of their own.",
-    "Sparse": "Call X.toarray() first.",
-    "features": "Give the columns that the model was fitted with, in their order.",
-    "could not convert": "Encode the strings as numbers first, for example by OneHotEncoder.",
-    "incompatible with": "Encode the strings as numbers first, for example by OneHotEncoder.",
+    "feature names should match": (*_FITTED_WITH, "Give them under the same names, in the same order."),
+    " features, but ": (*_FITTED_WITH, "Give all of them, in the same order."),
+    "y contains NaN": ("y", "labels without missing values", "Leave out the rows that have no label."),
+    "y contains infinity": ("y", "finite labels", "Leave out those rows."),
+    "inconsistent numbers of samples": ("y", "as many labels as rows", "Give each row of X one label."),
+    "could not be broadcast": ("", "as many labels as rows", "Give each row of X one label."),
+    "y should be a 1d array": ("y", "one label for each row: shape (n,)", ""),
+    "X contains NaN": ("X", "", "Impute the missing values, or use GaussianMixture, which sums them out."),
+    "X contains infinity": ("X", "", "Remove or clip those rows."),
+    "Complex": ("", "", "Give real and imaginary parts as columns of their own."),
+    "Sparse": ("", "", "Call X.toarray() first."),
+    "could not convert": _ENCODE,
+    "incompatible with": _ENCODE,
 }
 
 
@@ -60,8 +70,11 @@ def at_the_door(argument: str, expected: str) -> Iterator[None]:
         raise
     except ValueError as error:
         found = " ".join(str(error).split()).rstrip(".")
-        remedy = next((text for word, text in _REMEDIES.items() if word in found), "")
-        raise BadInput(argument, found, expected, remedy) from None
+        # Less its advice on other libraries' models, and less the whole table.
+        found = found.partition(" does not accept missing values")[0].partition(" [[")[0]
+        found = found.rpartition(". ")[0] if " contains NaN. " in found else found
+        known = next((known for words, known in _REMEDIES.items() if words in found), ("", "", ""))
+        raise BadInput(known[0] or argument, found, known[1] or expected, known[2]) from None
 
 
 class Recipe(BaseEstimator):
@@ -133,7 +146,9 @@ class Recipe(BaseEstimator):
         """X in the model's dtype, if its squares are numbers there."""
         dtype = self.dtype_
         limit = float(np.sqrt(np.finfo(dtype).max)) / 1e3
-        largest = float(np.nanmax(np.abs(X), initial=0.0))
+        # Not the maximum of |X|, which would be a second table.
+        high, low = np.fmax.reduce(X, None, initial=0.0), np.fmin.reduce(X, None, initial=0.0)
+        largest = max(float(high), -float(low))
         if largest > limit:
             raise BadInput(
                 "X",

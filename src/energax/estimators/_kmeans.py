@@ -75,6 +75,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the centres from `n_init` starts side by side; the best is kept."""
         X, data, weight = self._at_the_door(X, sample_weight, reset=True)
+        self.n_batches_seen_ = 0
         with self._precision():
             energy, initialise, n_init = self._start(X)
             options = {"weights": weight, "epochs": self.max_iter, "tolerance": True}
@@ -85,6 +86,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
                 if moved is None:
                     break
                 self._learn(moved, data, learner, initialise=False, **options)
+            else:
+                self._finish(data, weight)
             if n_init > 1 and self._may_move_rows(X):
                 self._move_rows(X, data, weight)
         return self

@@ -37,6 +37,7 @@ class MixtureRecipe(Density):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn by EM from `n_init` starts side by side; the best is kept. NaN marks what is not known."""
         X, data, weight = self._at_the_door(X, sample_weight, reset=True)
+        self.n_batches_seen_ = 0
         with self._precision():
             start, initialise, n_init = self._start(X, data, weight)
             self._learn(

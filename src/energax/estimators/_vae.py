@@ -98,13 +98,12 @@ class VAE(Transformer, Density):
         self._check_settings()
         X = self._check_X(X, reset=True)
         weight = self._check_weight(sample_weight, X)
-        held_out = {}
+        options: dict[str, Any] = {"epochs": self.max_iter, "batch_size": self.batch_size}
         if self.early_stopping:
-            held_out = {"validation": float(self.validation_fraction), "patience": self.n_iter_no_change}
+            options |= {"validation": float(self.validation_fraction), "patience": self.n_iter_no_change}
         with self._precision():
             energy, encoder = self._start(X, weight)
             data, learner = self._rows(X, energy.likelihood), self._learner(encoder)
-            options = {"epochs": self.max_iter, "batch_size": self.batch_size, **held_out}
             self._learn(energy, data, learner, weights=weight, **options)
         self._keep_encoder()
         self.n_batches_seen_ = 0

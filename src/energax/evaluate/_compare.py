@@ -139,6 +139,7 @@ def compare(
     >>> result.best.mean.kind, len(result)
     ('exact', 2)
     """
+    _chosen(models, "real")  # a wrong name is told before anything is said of the data
     table = digits() if data is None else Table.of(data)
     key = as_key(key)
     train, held, space, notes, log_det = _prepare(table, test, key)
@@ -177,7 +178,7 @@ def _chosen(models: str | Iterable[str] | None, data: str) -> list[tuple[Row, Co
         if not found:
             from ..data._table import known_name
 
-            known_name("models", name, [c.name for _, c in everything], "a model")
+            known_name("models", name, [c.name for _, c in everything], "a model", "`energax models` lists")
         picked += [pair for pair in found if pair not in picked]
     return picked
 

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..batch import Batch
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
 from ._needs import need_log_partition, need_marginals
@@ -72,7 +73,7 @@ class ELBO(Objective):
         def row(key, **row):
             return self.estimator.draw(energy, name, row, self.partner(**row), key, self.samples)
 
-        energies, log_q = batch.map_with_keys(row, key)
+        energies, log_q = _tame(batch).map_with_keys(row, key)
         correction = self.estimator.correction(-energies - log_q, log_q, batch.weight)
         if self.samples == 1:
             terms = {
@@ -182,6 +183,17 @@ class GumbelSoftmax(eqx.Module):
 
     def correction(self, log_w, log_q, weight):
         return jnp.zeros(())
+
+
+def _tame(batch: Batch) -> Batch:
+    """Rows of weight 0 hold what the first row that counts holds.
+
+    Theirs may be anything, and where a network overflows at it the gradient is 0 × ∞, not 0.
+    """
+    counts = batch.weight > 0
+    first = jnp.argmax(counts)
+    kept = lambda a: jnp.where(counts.reshape(-1, *[1] * (a.ndim - 1)), a, a[first])
+    return Batch(jax.tree.map(lambda a: kept(jnp.asarray(a)), batch.data), batch.weight, batch.shards)
 
 
 def _relaxed(energy: Any, name: str, row: dict[str, Any], soft: Any) -> Any:

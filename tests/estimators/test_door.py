@@ -1,0 +1,53 @@
+"""scikit-learn's refusals, as the doors tell them: each names its own remedy and no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from energax.errors import BadInput
+from energax.estimators import LinearClassifier
+
+X = np.random.default_rng(0).normal(size=(20, 3))
+Y = np.arange(20) % 2
+FRAME = pd.DataFrame(X, columns=list("abc"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return LinearClassifier(max_iter=5).fit(FRAME, Y)
+
+
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("columns", [["b", "a", "c"], ["a", "b"], None])
+def test_other_columns_are_told_by_those_of_the_fit(model, columns):
+    other = X[:, :2] if columns is None else FRAME[columns]
+    with pytest.raises(
+        BadInput, match=r"^X: .*expected the columns that the model was fitted with.*order\.$"
+    ):
+        model.predict(other)
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        (np.where(np.arange(20) == 3, np.nan, Y), "labels without missing values"),
+        (Y[:10], "as many labels as rows"),
+        (np.stack([Y, Y], 1), "one label for each row"),
+    ],
+)
+def test_labels_are_told_as_labels(y, expected):
+    with pytest.raises(BadInput, match=f"^y: .*expected {expected}") as refusal:
+        LinearClassifier().fit(X, y)
+    assert "Mixture" not in str(refusal.value) and "table" not in str(refusal.value)
+
+
+def test_missing_values_of_x_and_of_weights_have_remedies_of_their_own():
+    holes = np.where(np.arange(20)[:, None] == 3, np.nan, X)
+    with pytest.raises(BadInput, match=r"^X: found Input X contains NaN; .*GaussianMixture"):
+        LinearClassifier().fit(holes, Y)
+    with pytest.raises(BadInput, match=r"^sample_weight: .*NaN") as refusal:
+        LinearClassifier().fit(X, Y, sample_weight=np.full(20, np.nan))
+    assert "Mixture" not in str(refusal.value)
