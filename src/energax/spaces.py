@@ -55,6 +55,11 @@ class Space:
         return int(np.prod(self.shape, dtype=int))
 
     @property
+    def ndim(self) -> int:
+        """How many axes one example has."""
+        return len(self.shape)
+
+    @property
     def is_finite(self) -> bool:
         return self.values_per_coordinate is not None
 
@@ -348,6 +353,10 @@ class Sequence(Space):
         self.dtype = space.dtype  # type: ignore[misc]
         self.event_ndim = space.event_ndim  # type: ignore[misc]
         self.values_per_coordinate = space.values_per_coordinate if length is not None else None
+
+    @property
+    def ndim(self):
+        return 1 + self.space.ndim
 
     def _arguments(self):
         return (self.space,) if self.length is None else (self.space, self.length)

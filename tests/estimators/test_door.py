@@ -24,9 +24,7 @@ def model():
 @pytest.mark.parametrize("columns", [["b", "a", "c"], ["a", "b"], None])
 def test_other_columns_are_told_by_those_of_the_fit(model, columns):
     other = X[:, :2] if columns is None else FRAME[columns]
-    with pytest.raises(
-        BadInput, match=r"^X: .*expected the columns that the model was fitted with.*order\.$"
-    ):
+    with pytest.raises(BadInput, match=r"^X: .*expected the columns that the model was fitted with.*order"):
         model.predict(other)
 
 

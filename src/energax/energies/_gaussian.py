@@ -161,5 +161,5 @@ class Gaussians(Energy):
         if not is_masked(x):
             return {"x": x}
         dense = self.covariance.dense(*self.means.shape)
-        rows = expected_rows(known(x), mask_of(x), self.means, dense)
-        return {"x": jnp.where(x.observed, x.value, jnp.einsum("nk,nkd->nd", posterior, rows))}
+        rows = expected_rows(known(x), mask_of(x), self.means, dense, posterior)
+        return {"x": jnp.where(x.observed, x.value, rows)}

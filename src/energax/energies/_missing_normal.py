@@ -51,13 +51,14 @@ def _completed(x: Any, seen: Any, means: Any, dense: Any) -> tuple[Any, Any]:
     return expected, jnp.where(seen[:, None] | seen[None, :], 0, left_over)
 
 
-def expected_rows(x: Any, seen: Any, means: Any, dense: Any) -> Any:
-    """E[x | what is seen of it, z], (n, k, d)."""
+def expected_rows(x: Any, seen: Any, means: Any, dense: Any, posterior: Any) -> Any:
+    """E[x | what is seen of it], over the components by their posterior (n, k): (n, d)."""
 
     def one(row):
-        return means + _completed(*row, means, dense)[0]
+        x, seen, shares = row
+        return shares @ (means + _completed(x, seen, means, dense)[0])
 
-    return jax.lax.map(one, (x, seen), batch_size=min(len(x), _at_once(*means.shape)))
+    return jax.lax.map(one, (x, seen, posterior), batch_size=min(len(x), _at_once(*means.shape)))
 
 
 def masked_moments(x: Any, seen: Any, means: Any, dense: Any, posterior: Any) -> tuple[Any, Any]:

@@ -288,11 +288,12 @@ class Recipe(BaseEstimator):
         save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, classes: tuple = ()) -> Self:
+    def load(cls, path: str | os.PathLike, classes: Any = ()) -> Self:
         """What `save` wrote. Runs no code from the file; refuses what it does not know."""
         from ..saving import load
 
-        loaded = load(path, classes=(cls, *classes))
+        others = tuple(classes) if isinstance(classes, tuple | list) else (classes,)
+        loaded = load(path, classes=(cls, *others))
         if not isinstance(loaded, cls):
             raise errors.BadFile(
                 f"{path}: holds {type(loaded).__name__}, not {cls.__name__}. Use energax.load(path)."

@@ -10,8 +10,8 @@ import numpy as np
 from ..compose import Mixture
 from ..energies import Bernoullis
 from ..errors import BadInput
-from ._base import with_mask
 from ._mixture import MixtureRecipe
+from ._table import with_mask, zeros_and_ones
 
 
 class BernoulliMixture(MixtureRecipe):
@@ -63,15 +63,7 @@ class BernoulliMixture(MixtureRecipe):
         self.learner = learner
 
     def _given(self, X: np.ndarray) -> dict[str, Any]:
-        if self.binarize is not None:
-            X = np.where(np.isnan(X), X, self.binarize < X).astype(X.dtype)
-        strange = ~((X == 0) | (X == 1) | np.isnan(X))
-        if strange.any():
-            i, j = np.argwhere(strange)[0]
-            raise BadInput(
-                "X", f"{X[i, j]:g} in row {i}, column {j}", "zeros and ones", "Give binarize=, a threshold."
-            )
-        return {"x": with_mask(X)}
+        return {"x": with_mask(zeros_and_ones(X, self.binarize))}
 
     def _start(self, X: np.ndarray, data: Any, weight: Any) -> tuple[Any, bool, int]:
         k, d = self.n_components, X.shape[1]

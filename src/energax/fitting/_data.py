@@ -30,7 +30,7 @@ def check_data(energy: Energy, data: Any, argument: str = "data") -> dict[str, A
     out = {name: energy.spaces[name].check(value, f"{argument}[{name!r}]") for name, value in data.items()}
     counts = {}
     for name, value in out.items():
-        if len(value.shape) != len(energy.spaces[name].shape) + 1:
+        if len(value.shape) != energy.spaces[name].ndim + 1:
             raise BadInput(
                 f"{argument}[{name!r}]",
                 f"shape {value.shape}",
