@@ -12,13 +12,33 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import hypothesis  # noqa: E402
+import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 hypothesis.settings.register_profile(
-    "energax", deadline=None, max_examples=20, derandomize=True, print_blob=True
+    "energax", deadline=None, max_examples=15, derandomize=True, print_blob=True
 )
 hypothesis.settings.load_profile("energax")
+
+
+#: What runs long enough to be worth compiling well. All else runs once, on little data.
+RUNS_LONG = ("tests/statistical", "tests/evaluate", "tests/test_examples.py")
+_MOST_MAPS = 25_000
+
+
+@pytest.fixture(autouse=True)
+def compiled_as_it_deserves(request: pytest.FixtureRequest):
+    """Little optimization where compiling is all the work; and no more programs than memory maps.
+
+    Every compiled program holds some of the 65 530 memory maps that Linux allows a process, and
+    XLA crashes without them.
+    """
+    jax.config.update("jax_disable_most_optimizations", not request.node.nodeid.startswith(RUNS_LONG))
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > _MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

@@ -258,15 +258,14 @@ def start_restarts(
 
     _check_scalar(energy)
 
-    def terms(key):
-        carry = one(key)
+    if keys.shape[0] == 1:  # traced once: an initialisation may be a whole algorithm of its own
+        first = one(keys[0])
+        carries = jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, first)
+    else:
+        carries = eqx.filter_vmap(one)(keys)
+        first = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, carries)
+
+    def terms(carry, key):
         return program.learner.step(carry.energy, carry.state, batch, key, program.trainable)[2]
 
-    names = tuple(eqx.filter_eval_shape(terms, keys[0]))
-    shape = eqx.filter_eval_shape(one, keys[0])
-    static = eqx.filter(shape, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
-    if keys.shape[0] == 1:
-        arrays = jax.tree.map(lambda a: a[None], eqx.filter(one(keys[0]), eqx.is_array))
-    else:
-        arrays = jax.vmap(lambda key: eqx.filter(one(key), eqx.is_array))(keys)
-    return eqx.combine(arrays, static), names
+    return carries, tuple(eqx.filter_eval_shape(terms, first, keys[0]))
