@@ -61,10 +61,15 @@ def test_there_and_back():
 def test_any_place_in_rn_is_legal():
     moved = jax.tree.map(lambda a: a + 3.0 if eqx.is_inexact_array(a) else a, unconstrained(build()))
     module = constrained(moved)
-    Simplex(3).check(np.asarray(module.weights))
-    Positive(2).check(np.asarray(module.parts[0].scale))
+    weights, scale, rate = (np.asarray(a) for a in (module.weights, module.parts[0].scale, module.rate))
+    assert (weights > 0).all() and abs(weights.sum() - 1) < 1e-5
+    assert (scale > 0).all() and 0 < rate < 2
+    assert (np.linalg.eigvalsh(module.covariance) > 0).all()
+    # The door agrees; it raises where it does not.
+    Simplex(3).check(weights)
+    Positive(2).check(scale)
     PositiveDefinite(2).check(np.asarray(module.covariance))
-    Interval(0, 2).check(np.asarray(module.rate))
+    Interval(0, 2).check(rate)
 
 
 def test_log_det_jacobian():

@@ -96,6 +96,15 @@ def check_parameters(energy: Any, moves: Any, others: bool) -> None:
     )
 
 
+def refuse_nan(energy: Any) -> None:
+    """A question to an energy with a parameter that is NaN has no answer, and gets a sentence instead."""
+    for path, leaf, _, _ in _leaves(energy):
+        if eqx.is_inexact_array(leaf) and is_concrete(leaf) and np.isnan(np.asarray(leaf)).any():
+            raise BadInput(
+                path, "a parameter that is NaN", "numbers", "Fit it again, or restore a checkpoint."
+            )
+
+
 def _under(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(prefix + ".")
 

@@ -244,3 +244,21 @@ def test_holes_are_filled_in_chunks(monkeypatch):
     together = posterior(two, {"x": x}).mean["x"]
     np.testing.assert_allclose(together[:3], alone, rtol=1e-5, atol=1e-6)
     assert together.shape == (20, 2) and np.isfinite(together).all()
+
+
+@pytest.mark.parametrize("task", ["argmin", "posterior", "log_prob", "log_partition", "sample"])
+def test_a_parameter_that_is_nan_is_told_and_not_passed_on(task):
+    import energax
+    from energax import BadInput
+    from energax.energies import RBM
+
+    broken = RBM(jnp.zeros((2, 2)), jnp.array([0.0, jnp.nan]), jnp.zeros(2))
+    asked = {
+        "argmin": lambda: energax.argmin(broken, {"x": [0, 1]}),
+        "posterior": lambda: energax.posterior(broken, {"x": [0, 1]}),
+        "log_prob": lambda: energax.log_prob(broken, {"x": [0, 1]}),
+        "log_partition": lambda: energax.log_partition(broken),
+        "sample": lambda: energax.sample(broken, 2, key=0),
+    }
+    with pytest.raises(BadInput, match="bias: found a parameter that is NaN"):
+        asked[task]()

@@ -14,6 +14,13 @@ from ..missing import is_masked, known, mask_of
 from ..spaces import Binary, Positive, Real, parameter
 
 
+def _check_layers(machine: RBM | GaussianRBM) -> None:
+    """A weight for every pair of a visible and a hidden unit."""
+    expected = (machine.bias.shape[-1], machine.hidden_bias.shape[-1])
+    if tuple(machine.weight.shape[-2:]) != expected:
+        raise BadInput("weight", f"shape {machine.weight.shape}", f"{expected}, from the two biases")
+
+
 class RBM(Energy):
     """e(x, z) = −xᵀWz − bᵀx − cᵀz, x and z binary.
 
@@ -33,9 +40,7 @@ class RBM(Energy):
     marginalises = frozenset({"x"})
 
     def __check_init__(self):
-        expected = (self.bias.shape[-1], self.hidden_bias.shape[-1])
-        if tuple(self.weight.shape[-2:]) != expected:
-            raise BadInput("weight", f"shape {self.weight.shape}", f"{expected}, from the two biases")
+        _check_layers(self)
 
     @classmethod
     def random(cls, n_visible: int, n_hidden: int, *, key: Any, scale: float = 0.01) -> RBM:
@@ -99,9 +104,7 @@ class GaussianRBM(Energy):
     marginalises = frozenset({"x"})
 
     def __check_init__(self):
-        expected = (self.bias.shape[-1], self.hidden_bias.shape[-1])
-        if tuple(self.weight.shape[-2:]) != expected:
-            raise BadInput("weight", f"shape {self.weight.shape}", f"{expected}, from the two biases")
+        _check_layers(self)
 
     @classmethod
     def random(

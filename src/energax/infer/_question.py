@@ -13,6 +13,7 @@ import numpy as np
 from ..energy import Energy
 from ..errors import BadInput
 from ..missing import Masked, is_masked, known
+from ..parameters import refuse_nan
 from ..spaces import Space
 
 _BUDGET = 2**22  # numbers that one compiled call may hold at a time, about 16 MB of float32
@@ -29,6 +30,7 @@ class Question:
     def __init__(self, energy: Energy, given: Mapping[str, Any] | None, argument: str = "given"):
         if not isinstance(energy, Energy):
             raise BadInput("energy", type(energy).__name__, "an Energy")
+        refuse_nan(energy)
         given = {} if given is None else given
         if not isinstance(given, Mapping):
             raise BadInput(argument, type(given).__name__, "a dict from variable names to values")
