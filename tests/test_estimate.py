@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from energax import Estimate
 from energax.errors import BadInput
@@ -86,6 +87,17 @@ def test_interval_and_printing():
     assert repr(Estimate(1.0)) == "1.000 (exact)" and "3 values" in repr(Estimate([1.0, 2.0, 3.0]))
     with pytest.raises(BadInput, match="level"):
         Estimate(1.0).interval(1.0)
+
+
+def test_the_interval_of_a_mean_is_students():
+    """Of n rows, n − 1 degrees of freedom: scipy's own interval, whatever is added, negated or scaled."""
+    values = np.array([1.0, 2.0, 4.0, 5.0])
+    mean = Estimate(values).mean()
+    low, high = stats.t.interval(0.9, 3, values.mean(), stats.sem(values))
+    assert mean.df == 3 and mean.interval(0.9) == pytest.approx((low, high))
+    assert (2 * mean + 1).interval(0.9) == pytest.approx((2 * low + 1, 2 * high + 1))
+    assert (1 - mean).interval(0.9) == pytest.approx((1 - high, 1 - low))
+    assert Estimate([2.0]).mean().df is None and Estimate(1.0, 0.1).df is None
 
 
 def test_behaves_as_a_number():

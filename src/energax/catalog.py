@@ -182,7 +182,7 @@ CATALOG: tuple[Row, ...] = (
     Row("learn", "Adversarial", "objective", "a generator draws the negative phase, kept spread by a discrepancy", "a generator", "x: Real(d)", "Kim and Bengio (2016)"),
     # learners
     Row("learn", "Descent", "learner", "any Optax optimizer on any objective, through the parameters' bijections", "an objective", "any", "Robbins and Monro (1951)"),
-    Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics, maximise", "z: finite", "Dempster, Laird and Rubin (1977)"),
+    Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics and maximise, or log_partition", "z: finite", "Dempster, Laird and Rubin (1977)"),
     # options of objectives
     Row("learn", "Exact", "option", "score matching with the whole Jacobian", "", "x: Real(d), d small", "Hyvärinen (2005)"),
     Row("learn", "Sliced", "option", "score matching along random directions", "", "x: Real(d)", "Song et al. (2020)"),

@@ -21,7 +21,7 @@ from .energy import (
 from .errors import BadInput, Unsuitable
 from .finite import ENUMERATION_LIMIT
 from .missing import Masked
-from .parameters import constrained_maximum, recentred
+from .parameters import constrained_maximum, has_m_step, recentred
 from .spaces import Categorical, Simplex, Space, fixed, is_concrete, parameter
 
 
@@ -235,6 +235,10 @@ class Switch(Energy):
         draws = [part.draw(key, **given) for part in self.parts]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves)[choice], *draws)
 
+    @property
+    def has_m_step(self) -> bool:
+        return all(map(has_m_step, self.parts))
+
     def statistics(self, data, posterior):
         return tuple(p.statistics(data, posterior[:, i : i + 1]) for i, p in enumerate(self.parts))
 
@@ -350,6 +354,10 @@ class Mixture(Energy):
             return jnp.log(self.weights) - self.components.row_energies(**data)
         return -jax.vmap(lambda row: self.joint(**row))(data)
 
+    @property
+    def has_m_step(self) -> bool:
+        return has_m_step(self.components)
+
     def statistics(self, data, posterior):
         return {"weight": posterior.sum(0), "parts": self.components.statistics(data, posterior)}
 
@@ -370,5 +378,12 @@ class Mixture(Energy):
         return self.components.impute(data, jax.nn.softmax(self.log_posterior(data), axis=1))
 
     def initialise(self, key, data, weight):
+        if not hasattr(self.components, "initialise"):
+            raise BadInput(
+                "n_init",
+                f"a start of its own for {type(self.components).__name__}",
+                "components with `initialise(key, data, weight)`",
+                "Begin at the energy as it is: n_init=1.",
+            )
         components = self.components.initialise(key, data, weight)
         return Mixture(components, self.weights, self.name)

@@ -53,12 +53,19 @@ class Assignments:
     def require(self, task: str, remedy: str, limit: int | None = None) -> None:
         """Raise `Intractable`, with the size and what to do instead, unless this is enumerable."""
         limit = (_allowed.get() or ENUMERATION_LIMIT) if limit is None else limit
-        endless = [f"{k!r} in {v!r}" for k, v in self.spaces.items() if not v.is_finite]
-        if endless:
-            raise Intractable(task, f"an integral over {', '.join(endless)}", "exact sums", remedy)
+        if not all(space.is_finite for space in self.spaces.values()):
+            raise Intractable(task, endless_sum(self.spaces), "exact sums", remedy)
         if self.n > limit:
             size = f"{self.n:,}" if self.n < 10**15 else f"about 10^{len(str(self.n)) - 1}"
             raise Intractable(task, f"a sum over {size} joint values", f"{limit:,}", remedy)
+
+
+def endless_sum(spaces: Mapping[str, Space]) -> str:
+    """What an exact answer would take over those of the variables that are not finite, in words."""
+    endless = {k: v for k, v in spaces.items() if not v.is_finite}
+    real = any(v.is_real for v in endless.values())
+    over = ", ".join(f"{k!r} in {v!r}" for k, v in endless.items())
+    return f"{'an integral' if real else 'an infinite sum'} over {over}"
 
 
 def table(function: Callable[[Any], Any], n: int) -> Any:

@@ -158,6 +158,15 @@ def all_finite(tree: Any) -> Any:
 # -- the M-step, with what is frozen held ----------------------------------------------------
 
 
+def has_m_step(energy: Any) -> bool:
+    """Whether the energy, and what it is made of, has the M-step in closed form.
+
+    One that is made of others says so by a property `has_m_step` of its own.
+    """
+    own = hasattr(energy, "statistics") and hasattr(energy, "maximise")
+    return own and getattr(energy, "has_m_step", True)
+
+
 def constrained_maximum(energy: Any, statistics: Any, trainable: Any = None) -> Any:
     """`energy.maximise(statistics)` with what is frozen held: `trainable` is a tree of bools, or None.
 

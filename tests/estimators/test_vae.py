@@ -14,7 +14,7 @@ from energax.errors import BadInput
 from energax.estimators import VAE
 from energax.estimators._network import ColumnGaussian, moments
 from energax.infer import Enumeration, log_prob
-from energax.learn import ELBO, Descent
+from energax.learn import ELBO, EM, ContrastiveDivergence, Descent, NegativeLogLikelihood
 
 pytestmark = pytest.mark.filterwarnings("ignore:Importance")  # bounds of few draws are loose, and say so
 
@@ -155,3 +155,13 @@ def test_weight_decay_leaves_the_units_of_the_columns(line):
         assert np.array_equal(layer.shift, mean) and np.array_equal(layer.scale, scale)
     assert np.array_equal(decayed.energy.likelihood.unit, scale)
     assert not np.array_equal(decayed.energy.likelihood.scale, line.energy_.likelihood.scale)
+
+
+@pytest.mark.parametrize(
+    "learner", [EM(), ContrastiveDivergence(), Descent(NegativeLogLikelihood()), ELBO(None)], ids=repr
+)
+def test_a_learner_without_an_encoder_is_refused_at_the_door(learner):
+    vae = VAE(2, (4,), learner=learner)
+    with pytest.raises(BadInput, match=r"trains no encoder.*Descent\(ELBO\(encoder\)"):
+        vae.fit(np.eye(4))
+    assert not hasattr(vae, "encoder_") and not hasattr(vae, "energy_")

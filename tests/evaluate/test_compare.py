@@ -97,6 +97,14 @@ def test_columns_that_cannot_be_used_are_named():
     assert result.space.shape == (3,)
 
 
+def test_how_whole_numbers_were_read_is_told():
+    rows = np.c_[ROWS, np.arange(160) % 7, np.arange(160) % 2]
+    rows[3, 2] = np.nan
+    told = " ".join(compare(rows, ["gaussian"], key=0).notes)
+    assert "Whole numbers, treated as real numbers: x2. " in told and "Only 0 and 1" in told
+    assert not compare(ROWS, ["gaussian"], key=0).notes
+
+
 def test_a_model_that_breaks_is_a_row(monkeypatch):
     def broken(X):
         raise RuntimeError("no luck")

@@ -60,6 +60,17 @@ def test_pairing_sees_what_separate_intervals_cannot():
     assert mean_interval(a.value)[0] < mean_interval(b.value)[1]  # apart they overlap
 
 
+def test_the_interval_of_a_difference_covers_with_few_rows():
+    """Five rows: Student's interval holds the truth as often as it says, the normal one would not."""
+    rng = np.random.default_rng(5)
+    hard = rng.normal(-20, 5, size=(N_REPEATS, 5))
+    gaps = rng.normal(0.3, 1.0, size=(N_REPEATS, 5))
+    found = [paired_difference(Estimate(h + g), Estimate(h)) for h, g in zip(hard, gaps, strict=True)]
+    assert covers_as_said(sum(low <= 0.3 <= high for low, high in (d.interval() for d in found)), 0.95)
+    normal = sum(abs(float(d) - 0.3) <= 1.96 * float(d.stderr) for d in found)
+    assert not covers_as_said(normal, 0.95)
+
+
 def test_the_difference_of_two_bounds_is_no_bound():
     a = Estimate(np.zeros(3), kind="lower bound")
     assert paired_difference(a, a).kind == "estimate"

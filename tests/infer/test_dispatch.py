@@ -93,9 +93,24 @@ REFUSALS = [
     ),
     (lambda: log_prob(large, {"x": np.zeros(60)}), Intractable, "log Z"),
     (lambda: sample(Counting(), 3, key=0), Intractable, "Give the energy `draw` or `conditional`"),
-    (lambda: argmin(large, {}), Intractable, "posterior"),
+    (lambda: argmin(large, {}), Intractable, r"posterior\(energy, given, Gibbs\(\), key=0\)\.mode"),
+    (lambda: argmin(Counting(), {}), Intractable, r"infinite sum over 'x' in Count.*`argmin`\.$"),
+    (lambda: log_prob(Counting(), {"x": 1}), Intractable, "infinitely many joint values"),
+    (
+        lambda: log_prob(bowl, {"x": [[0, 1], [0, np.nan]]}, key=0),
+        Intractable,
+        "NeuralEnergy does not sum out missing values of 'x': impute them, leave out the rows",
+    ),
+    (
+        lambda: log_prob(line, {"y": 0}, given={"x": [np.nan]}),
+        Intractable,
+        "Linear does not sum out missing values of 'x'",
+    ),
+    (lambda: posterior(rbm, bits)["x"], BadInput, r"one of \['z'\]"),
+    (lambda: posterior(two, hole).mode, Unsuitable, r"missing coordinates of \['x'\].*Use argmin"),
     (lambda: posterior(line, {}), Unsuitable, r"models \['y'\] given \['x'\].*Give values of \['x'\]"),
-    (lambda: posterior(rbm, bits, "gibbs"), BadInput, "a method of energax.infer or a sampler"),
+    (lambda: posterior(rbm, bits, 3), BadInput, "a method of energax.infer or a sampler"),
+    (lambda: posterior(rbm, bits, "gibs"), BadInput, "one of exact, enumeration, lbfgs"),
     (lambda: posterior(rbm, {**bits, "z": [0, 0, 1]}), BadInput, "something left to find"),
     (lambda: posterior(rbm, {"q": 1}), BadInput, r"the names \['q'\]; expected some of \['x', 'z'\]"),
     (lambda: posterior(rbm, [1, 2]), BadInput, "a dict from variable names"),
@@ -112,6 +127,7 @@ REFUSALS = [
     (lambda: sample(rbm, 3, key="a"), BadInput, "an int or one JAX key"),
     (lambda: sample(rbm, 3, method=Enumeration(), key=0, warmup=3), BadInput, "a sampler as method"),
     (lambda: plan("guess", rbm), BadInput, "one of argmin"),
+    (lambda: plan(len, rbm), BadInput, "one of argmin"),
     (lambda: Chains(Gibbs(), n_chains=0), BadInput, "n_chains"),
     (lambda: Importance(n_samples=0), BadInput, "n_samples"),
     (lambda: posterior(rbm, bits).joint("x"), BadInput, "finite hidden variables"),
@@ -124,6 +140,46 @@ def test_refusals_say_what_to_do(case):
     ask, error, sentence = REFUSALS[case]
     with pytest.raises(error, match=f"(?s){sentence}"):
         ask()
+
+
+def test_a_task_may_be_the_function_and_a_method_its_name():
+    assert str(plan(log_prob, rbm, bits)) == str(plan("log_prob", rbm, bits))
+    assert isinstance(plan(posterior, rbm, bits, "Enumeration").method, Enumeration)
+    assert isinstance(plan(posterior, rbm, bits, "gibbs").method.sampler, Gibbs)
+    named = log_prob(line, {"y": 0}, "enumeration", given={"x": [0.5]})
+    assert float(named) == pytest.approx(-np.log1p(np.exp(-1.0)), abs=1e-5)
+    assert plan(log_prob, line, data={"y": 0}, given={"x": [0.5]}, method="exact").kind == "exact"
+
+
+@pytest.mark.parametrize("given", [bits, {}, {"x": np.array([[0, 1, 1, 0], [1, 1, 1, 1]])}])
+def test_the_mode_of_an_exact_posterior_is_the_argmin(given):
+    strong = RBM.random(4, 3, key=2, scale=2.0)
+    found, best = posterior(strong, given).mode, argmin(strong, given)
+    assert found.keys() == best.keys()
+    for name, value in best.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_a_posterior_by_name():
+    """What is known of one variable: probabilities if it is finite, else the mean."""
+    held = posterior(rbm, bits)
+    np.testing.assert_array_equal(held["z"], held.marginals["z"])
+    fitted = posterior(two, hole)
+    np.testing.assert_array_equal(fitted["z"], fitted.marginals["z"])
+    np.testing.assert_array_equal(fitted["x"], fitted.mean["x"])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n", [1, 3, 10])
+def test_as_many_draws_as_asked(n):
+    """Four chains of equal length hold more than ten: what comes back is ten, and nothing warns."""
+    for draws in (
+        sample(large, n, key=0, warmup=5),
+        sample(large, n, {"x": np.zeros((2, 60))}, Gibbs(), key=0),
+    ):
+        assert draws.n == n == len(draws["z"]) and draws.chains["z"].shape[0] == 4
+        assert "not to be trusted" in draws.verdict or "nothing" in draws.verdict
+        assert draws.to_arviz().posterior["z"].shape[0] == 4
 
 
 def test_one_example_and_rows():

@@ -6,13 +6,14 @@ import numpy as np
 import optax
 import pytest
 
-from energax import fit
+from energax import Energy, fit
 from energax.batch import Batch
-from energax.energies import RBM, GaussianRBM, NeuralEnergy
+from energax.energies import RBM, Decoder, GaussianRBM, Linear, NeuralEnergy
 from energax.errors import BadInput, Unsuitable
-from energax.learn import ContrastiveDivergence, Descent
+from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood
 from energax.missing import Masked
-from energax.samplers import Langevin
+from energax.samplers import Gibbs, Langevin
+from energax.spaces import Count, Positive, parameter
 
 
 def test_the_first_argument_is_k():
@@ -54,9 +55,32 @@ def test_missing_values_are_drawn_with_the_known_held():
     assert np.mean(twin) > 0.5
 
 
+class Counts(Energy):
+    """A Poisson by its energy alone: no gradient, no end of values, no conditional."""
+
+    rate: jax.Array
+
+    @property
+    def spaces(self):
+        return {"x": Count()}
+
+    def __call__(self, *, x):
+        return jax.scipy.special.gammaln(x + 1.0) - x * jnp.log(self.rate)
+
+
 def test_refusals():
     with pytest.raises(Unsuitable, match="Langevin"):
-        ContrastiveDivergence().check(NeuralEnergy.random(2, key=0), {"x": np.zeros((2, 2))})
+        ContrastiveDivergence(sampler=Gibbs()).check(NeuralEnergy.random(2, key=0), {"x": np.zeros((2, 2))})
+    with pytest.raises(Unsuitable, match=r"No sampler suits Counts.*Give the energy `conditional`"):
+        ContrastiveDivergence().check(Counts(jnp.array(1.0)), {"x": np.zeros(2, int)})
+    with pytest.raises(Unsuitable, match=r"Gibbs needs.*Give the energy `conditional`"):
+        ContrastiveDivergence(sampler=Gibbs()).check(Counts(jnp.array(1.0)), {"x": np.zeros(2, int)})
+    with pytest.raises(Unsuitable, match=r"nothing of how \['x'\] are distributed.*CrossEntropy"):
+        ContrastiveDivergence().check(
+            Linear.random(2, 3, key=0), {"x": np.zeros((2, 2)), "y": np.zeros(2, int)}
+        )
+    with pytest.raises(Unsuitable, match=r"cannot integrate out 'z' in Real\(2\).*ELBO\(encoder\)"):
+        ContrastiveDivergence().check(Decoder.random(4, 2, key=0), {"x": np.zeros((2, 4))})
     with pytest.raises(Unsuitable, match="observed"):
         ContrastiveDivergence().check(RBM.random(2, 2, key=0), {})
     ContrastiveDivergence().check(GaussianRBM.random(2, 2, key=0), {"x": np.zeros((2, 2))})
@@ -74,6 +98,34 @@ def test_persistent_chains_do_not_begin_at_padding():
     batch = Batch({"x": jnp.concatenate([jnp.ones((1, 4)), jnp.zeros((9, 4))])}, jnp.zeros(10).at[0].set(1))
     carry = ContrastiveDivergence(1, persistent=True).init(rbm, batch, jax.random.key(0))
     assert (carry["x"] == 1).all()
+
+
+class Exponential(Energy):
+    """e(x) = λx on (0, ∞): log Z = −log λ, but nobody told it."""
+
+    rate: jax.Array = parameter(Positive())
+
+    @property
+    def spaces(self):
+        return {"x": Positive(1)}
+
+    def __call__(self, *, x):
+        return self.rate * x[0]
+
+
+def test_without_a_sampler_one_that_suits_is_taken():
+    """What the likelihood's refusal recommends works as it stands, on a half line too: λ → 1 / mean.
+
+    It begins at four times that. Of six keys the error had a standard deviation of 0.05, that of the
+    short chains; 0.2 is four of these.
+    """
+    x = np.random.default_rng(0).exponential(2.0, (1000, 1)).astype(np.float32)
+    start = Exponential(jnp.array(2.0))
+    with pytest.raises(Unsuitable, match="Use ContrastiveDivergence or NoiseContrastive"):
+        NegativeLogLikelihood().check(start, {"x": x})
+    steps = optax.adam(optax.cosine_decay_schedule(0.05, 400))
+    done = fit(start, {"x": x}, Descent(ContrastiveDivergence(5), steps), key=0, epochs=40, batch_size=100)
+    assert abs(float(done.energy.rate) * x.mean() - 1) < 0.2
 
 
 @pytest.mark.parametrize("mean", [-1.0, 1.0])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from energax import Energy, Intractable, Mixture, Unsuitable, fit, log_prob
-from energax.energies import Bernoullis, Centroids, Full, Gaussians
+from energax import BadInput, Energy, Intractable, Mixture, Unsuitable, fit, log_prob
+from energax.energies import Bernoullis, Centroids, Diagonal, Full, Gaussians
 from energax.learn import EM
-from energax.spaces import Categorical, Real
+from energax.spaces import Binary, Categorical, Positive, Real, parameter
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +109,108 @@ def test_distances_are_no_density(rows):
     with pytest.raises(Intractable):
         mixture.log_partition()
     assert log_prob(mixture, {"x": rows[:2]}, key=0).kind == "estimate"
+
+
+class Bells(Energy):
+    """Normal densities with their own scales, and no word on how to maximise them."""
+
+    means: jax.Array
+    scale: jax.Array = parameter(Positive())
+
+    normalised = True
+
+    @property
+    def spaces(self):
+        return {"x": Real(2), "z": Categorical(self.means.shape[0])}
+
+    def __call__(self, *, x, z):
+        u = (x - self.means[z]) / self.scale[z]
+        return jnp.sum(0.5 * u**2 + jnp.log(self.scale[z]) + 0.5 * jnp.log(2 * jnp.pi))
+
+
+@pytest.fixture(scope="module")
+def clusters() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.normal(-1.5, 1.0, (80, 2)), rng.normal(1.5, 0.6, (120, 2))])
+
+
+def bells() -> Mixture:
+    return Mixture(Bells(jnp.array([[-1.0, 0.0], [1.0, 0.5]]), jnp.ones((2, 2))))
+
+
+@pytest.mark.parametrize(
+    ("settings", "close"),
+    [({}, 1e-9), ({"chunk": 64, "epochs": 40}, 1e-5), ({"optimizer": optax.sgd(0.1)}, 1e-5)],
+    ids=["default", "in chunks", "small steps"],
+)
+def test_an_energy_without_maximise_comes_to_the_closed_form(clusters, settings, close):
+    """Generalised EM: the same optimum as EM in closed form, and downhill all the way.
+
+    Every M-step lowers the expected energy (by a line search, or by steps that are small enough),
+    so that the negative log-likelihood never rises, up to the last digits of float64.
+    """
+    settings = dict(settings)
+    epochs = settings.pop("epochs", 120)
+    start = bells()
+    closed = Mixture(Gaussians(start.components.means, Diagonal(jnp.ones((2, 2)), floor=0.0)))
+    best = fit(closed, {"x": clusters}, EM(tol=-1.0), key=0, epochs=120).energy
+    done = fit(start, {"x": clusters}, EM(tol=-1.0, **settings), key=0, epochs=epochs)
+    np.testing.assert_allclose(done.energy.weights, best.weights, atol=close)
+    np.testing.assert_allclose(done.energy.components.means, best.components.means, atol=close)
+    np.testing.assert_allclose(
+        done.energy.components.scale**2, best.components.covariance.variance, atol=close
+    )
+    losses = np.asarray(done.history["objective"])
+    assert np.diff(losses).max() < 1e-12 and losses[0] - losses[-1] > 0.1
+    assert losses[-1] == pytest.approx(-float(log_prob(done.energy, {"x": clusters}).mean()), abs=1e-9)
+
+
+def test_descent_heeds_weights_and_what_is_frozen(clusters):
+    """A row of weight 2 is two rows, and the scales stay where they are."""
+    twice = np.concatenate([clusters, clusters[:50]])
+    weights = np.where(np.arange(len(clusters)) < 50, 2.0, 1.0)
+    frozen = {"freeze": "components.scale", "key": 0, "epochs": 5}
+    a = fit(bells(), {"x": clusters}, EM(tol=-1.0), weights=weights, **frozen).energy
+    b = fit(bells(), {"x": twice}, EM(tol=-1.0), **frozen).energy
+    np.testing.assert_allclose(a.components.means, b.components.means, rtol=1e-9)
+    assert (np.asarray(a.components.scale) == 1).all()
+    assert np.abs(np.asarray(a.components.means) - np.asarray(bells().components.means)).max() > 0.1
+
+
+def test_an_unnormalised_finite_energy_has_its_log_z_in_the_m_step():
+    """A coin e(x) = −θx beside a z that does nothing: the maximum is where σ(θ) is the mean of x."""
+
+    class Coin(Energy):
+        logit: jax.Array
+
+        @property
+        def spaces(self):
+            return {"x": Binary(), "z": Binary()}
+
+        def __call__(self, *, x, z):
+            return -self.logit * x
+
+    x = np.array([1.0, 1.0, 1.0, 0.0])
+    done = fit(Coin(jnp.array(0.0)), {"x": x}, EM(tol=1e-12), key=0, epochs=20)
+    assert done.status == "converged" and float(done.energy.logit) == pytest.approx(np.log(3.0), abs=1e-6)
+
+
+def test_without_any_m_step_it_says_what_to_give(rows):
+    class Unsaid(Bells):
+        normalised = False
+
+    components = bells().components
+    with pytest.raises(Unsuitable, match=r"no `statistics` and `maximise`.*normalised = True"):
+        fit(Mixture(Unsaid(components.means, components.scale)), {"x": rows}, EM(), key=0)
+    with pytest.raises(Unsuitable, match="Leave decay out"):
+        fit(bells(), {"x": rows}, EM(decay=0.7), key=0)
+    with pytest.raises(Unsuitable, match="Leave optimizer out"):
+        fit(Mixture(Centroids(jnp.zeros((2, 2)))), {"x": rows}, EM(optimizer=optax.sgd(0.1)), key=0)
+    with pytest.raises(BadInput, match="n_init=1"):
+        fit(bells(), {"x": rows}, EM(), key=0, n_init=2)
+    with pytest.raises(BadInput, match="m_steps"):
+        EM(m_steps=0)
+    with pytest.raises(BadInput, match="both"):
+        EM(decay=0.7, optimizer=optax.sgd(0.1))
+    with pytest.raises(BadInput, match="Optax"):
+        EM(optimizer="adam")

@@ -6,11 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from energax import Energy
 from energax.batch import Batch
-from energax.energies import RBM, GaussianRBM, Linear, NeuralEnergy
+from energax.energies import RBM, Decoder, Gaussian, GaussianRBM, Linear, NeuralEnergy
 from energax.errors import Unsuitable
-from energax.learn import CrossEntropy, NegativeLogLikelihood
-from energax.spaces import Binary
+from energax.learn import ELBO, EM, CrossEntropy, NegativeLogLikelihood, ScoreMatching
+from energax.nn import Encoder
+from energax.spaces import Binary, Real
 
 
 def test_gradient_is_positive_minus_negative_phase():
@@ -62,6 +64,41 @@ def test_it_refuses_what_has_no_log_partition():
     with pytest.raises(Unsuitable, match="n_rows"):
         NegativeLogLikelihood(prior=lambda e: 0.0).check(RBM.random(2, 2, key=0), data)
     NegativeLogLikelihood().check(GaussianRBM.random(2, 3, key=0), data)
+
+
+class Hidden(Energy):
+    """Two real variables, one of them hidden; nothing is known in closed form."""
+
+    @property
+    def spaces(self):
+        return {"x": Real(1), "z": Real(1)}
+
+    def __call__(self, *, x, z):
+        return jnp.sum((x - z**2) ** 2 + z**4)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [NegativeLogLikelihood(), CrossEntropy(target="x"), ScoreMatching(), EM()],
+    ids=lambda o: type(o).__name__,
+)
+def test_real_hidden_variables_are_sent_to_the_elbo(objective):
+    """And what is recommended is no refusal in its turn."""
+    coins = (
+        Decoder(lambda z: z[:1], 2)
+        if isinstance(objective, CrossEntropy)
+        else Decoder(lambda z: z, 2, Gaussian(jnp.ones(2)))
+    )
+    x = {"x": np.zeros((3, *coins.spaces["x"].shape))}
+    with pytest.raises(Unsuitable, match=r"'z' in Real\(2\).*Descent\(ELBO\(encoder\)\)"):
+        objective.check(coins, x)
+    ELBO(Encoder.random(coins.n_features, 2, key=0)).check(coins, x)
+
+
+def test_without_log_z_either_it_says_what_to_give():
+    for objective in (NegativeLogLikelihood(), ELBO(Encoder.random(1, 1, key=0))):
+        with pytest.raises(Unsuitable, match=r"Give the energy `free_energy`.*or `log_partition`"):
+            objective.check(Hidden(), {"x": np.zeros((3, 1))})
 
 
 def test_of_a_classifier_it_is_the_cross_entropy():

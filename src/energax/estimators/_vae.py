@@ -12,8 +12,9 @@ import optax
 
 from ..energies import Bernoulli, Decoder, Gaussian
 from ..errors import BadInput
+from ..fitting import Learner
 from ..infer import Importance
-from ..learn import ELBO
+from ..learn import ELBO, Descent
 from ..missing import is_masked
 from ..nn import Encoder
 from ._base import Density, Transformer
@@ -124,10 +125,6 @@ class VAE(Transformer, Density):
 
     def _keep_encoder(self) -> None:
         self.encoder_ = self.fit_.partner
-        if not callable(self.encoder_):
-            raise BadInput(
-                "learner", "one that trains no encoder", "a learner with one", "Try Descent(ELBO(encoder))."
-            )
 
     def _start(self, X: np.ndarray, weight: Any) -> tuple[Decoder, Encoder]:
         """Decoder and encoder before learning."""
@@ -156,9 +153,19 @@ class VAE(Transformer, Density):
         return Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
 
     def _learner(self, encoder: Encoder) -> Any:
-        return self._chosen_learner(
+        learner = self._chosen_learner(
             lambda: ELBO(encoder, self.samples), lambda: optax.adam(self.learning_rate)
         )
+        objective = learner.objective if isinstance(learner, Descent) else learner
+        trains = callable(objective.partner) and type(objective).partner is not Learner.partner
+        if not trains:
+            raise BadInput(
+                "learner",
+                f"{type(objective).__name__}, which trains no encoder",
+                "one with an encoder beside the energy",
+                "Try Descent(ELBO(encoder), optax.adam(1e-3)).",
+            )
+        return learner
 
     def _likelihood(self, X: np.ndarray) -> Any:
         chosen = self.likelihood

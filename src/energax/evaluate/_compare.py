@@ -212,13 +212,20 @@ def _prepare(
         space = type(space)(int(varies.sum()))
         scaling = Standardised.fit(train)
         log_det = scaling.log_det(held)
-        coded = [c for c, v in zip(table.columns, varies, strict=True) if v]
-        coded = [c for c, column in zip(coded, train.T, strict=True) if np.isin(column, (0, 1)).all()]
+        left = [c for c, v in zip(table.columns, varies, strict=True) if v]
+        known = [column[~np.isnan(column)] for column in train.T]
+        coded = [c for c, v in zip(left, known, strict=True) if np.isin(v, (0, 1)).all()]
+        whole = [c for c, v in zip(left, known, strict=True) if (v == np.floor(v)).all() and c not in coded]
         train, held = scaling.transform(train), scaling.transform(held)
         if coded:
             notes.append(
                 f"Only 0 and 1, yet treated as real numbers beside the others: {_listed(coded)}. "
                 "A density on such columns can be arbitrarily high; leave them out to compare fairly."
+            )
+        if whole:
+            notes.append(
+                f"Whole numbers, treated as real numbers: {_listed(whole)}. Counts and grades are read well "
+                "so; codes of categories are not: leave those out, or write a column of 0 and 1 for each."
             )
     for why, columns in reasons.items():
         notes.append(f"Left out, {why}: {_listed(columns)}.")

@@ -35,13 +35,8 @@ def mean_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
     >>> round(low, 3), round(high, 3)
     (-0.484, 4.484)
     """
-    from scipy.stats import norm, t
-
-    n, level = _rows(values).size, _level(level)
-    mean = (values if isinstance(values, Estimate) else Estimate(_rows(values))).mean()
-    own = np.sqrt(max(float(mean.stderr) ** 2 - mean.shared**2, 0.0))
-    half = np.hypot(t.ppf(0.5 + level / 2, n - 1) * own, norm.ppf(0.5 + level / 2) * mean.shared)
-    return float(mean) - float(half), float(mean) + float(half)
+    rows, level = _rows(values), _level(level)
+    return (values if isinstance(values, Estimate) else Estimate(rows)).mean().interval(level)
 
 
 def paired_difference(a: Estimate, b: Estimate) -> Estimate:

@@ -108,13 +108,12 @@ class SampledPosterior(Posterior):
     def verdict(self) -> str:
         return self.draws.verdict
 
-    @property
-    def mode(self) -> dict[str, np.ndarray]:
+    def _mode(self):
         """The draw of lowest energy: no argmin, but the best that was seen."""
         rows = {k: np.moveaxis(v, 0, 1) for k, v in self._rows().items()}
         q = self._question
         best = map_rows(_best, {"given": q.given, "draws": rows}, q.n, q.energy, numbers_per_row=self.draws.n)
-        return q.answer({k: v[np.arange(q.n), best] for k, v in rows.items()})
+        return {k: v[np.arange(q.n), best] for k, v in rows.items()}
 
     def _rows(self) -> dict[str, np.ndarray]:
         """(n, rows, …), also for one example."""

@@ -20,6 +20,7 @@ from ._sums import (
     enumeration_width,
     free_energy_by_knowledge,
     free_energy_by_sum,
+    not_summed_out,
     size_to_visit,
     sums_out,
     to_sum,
@@ -75,7 +76,7 @@ def free_energy_method(question: Question, method: Any = None) -> Method:
             "log_prob(..., given=)",
             f"a sum over {count(size)} joint values",
             f"{enumeration.most:,}",
-            "Give the energy `free_energy`, or make what is hidden smaller.",
+            not_summed_out(question) or "Give the energy `free_energy`, or make what is hidden smaller.",
         )
     return enumeration
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from ._lbfgs import LBFGS
 from ._method import TASKS, Method, Minimum, Plan
 from ._posterior import Posterior
 from ._question import Question
-from ._sums import joint_values_needed
+from ._sums import joint_values_needed, not_summed_out
 
 _STANDARD: dict[str, tuple[Method, ...]] = {
     "argmin": (Exact(), Enumeration(), LBFGS()),
@@ -72,12 +72,12 @@ def choose(task: str, question: Question, method: Any = None) -> Method:
         f"{task} of {type(energy).__name__}",
         joint_values_needed(task, question),
         f"{finite.ENUMERATION_LIMIT:,}",
-        f"{'; '.join(refusals)}. {_HINTS[task]}",
+        f"{'; '.join(refusals)}. {_hint(task, question)}",
     )
 
 
 _HINTS = {
-    "argmin": "Give the energy `argmin`, or take the best draw: posterior(..., method=Gibbs()).mode.",
+    "argmin": "Give the energy `argmin`",
     "posterior": "Give the energy `conditional`, or make what is hidden finite or real.",
     "log_prob": "For p(y | x) of a model of y alone, ask log_prob(energy, {'y': y}, given={'x': x}).",
     "log_partition": "Give the energy `log_partition`, or compare models by another score.",
@@ -85,7 +85,32 @@ _HINTS = {
 }
 
 
+def _hint(task: str, question: Question) -> str:
+    """What to do where no method will: only what would work for this question."""
+    if task == "argmin":
+        drawn = next(
+            (m for m in _STANDARD["posterior"][2:] if m.unsuitable("posterior", question) is None), None
+        )
+        if drawn is None:
+            return f"{_HINTS[task]}."
+        best = f"posterior(energy, given, {_name(drawn)}(), key=0).mode"
+        return f"{_HINTS[task]}, or take the best draw: {best}."
+    holes = not_summed_out(question) if task == "log_prob" else ""
+    return holes or _HINTS[task]
+
+
+_BY_NAME: dict[str, Any] = {
+    method.__name__.lower(): method
+    for method in (Exact, Enumeration, LBFGS, Importance, Ancestral, Gibbs, Langevin)
+}
+
+
 def _as_method(method: Any) -> Method:
+    """A method, a sampler, or the name of either with its defaults: `"gibbs"`."""
+    if isinstance(method, str):
+        if method.lower() not in _BY_NAME:
+            raise BadInput("method", repr(method), f"one of {', '.join(_BY_NAME)}, or a method or sampler")
+        method = _BY_NAME[method.lower()]()
     if isinstance(method, Sampler):
         return Chains(method)
     if not isinstance(method, Method):
@@ -110,7 +135,7 @@ def _instead(task: str, question: Question) -> str:
         if candidate.unsuitable(task, question) is None:
             name = _name(candidate)
             return f"Use {name}(): {candidate.why(task, question)}."
-    return _HINTS[task]
+    return _hint(task, question)
 
 
 def _need_hidden(question: Question, task: str) -> None:
@@ -142,7 +167,7 @@ def argmin(
     Args:
         energy: the energy e(given, hidden).
         given: values by name; one example, or rows with one more leading axis.
-        method: `Exact`, `Enumeration`, `LBFGS`, …; None chooses.
+        method: `Exact()`, `Enumeration()`, `LBFGS()`, …, or its name, "lbfgs"; None chooses.
 
     Returns:
         a dict by name, with `energy`, `method` and `converged` beside.
@@ -203,7 +228,7 @@ def log_prob(
         raise BadInput("data", "no variables", f"values of some of {list(question.spaces)}")
     data, given = _without_inputs(energy, data, given)
     if given is not None:
-        asked = Conditional(energy, data, given, method)
+        asked = Conditional(energy, data, given, None if method is None else _as_method(method))
         return _scalar(asked.whole, asked.log_prob())
     chosen = choose("log_prob", question, method)
     return _scalar(question, chosen.log_prob(question, _key(key, chosen, "log_prob", question)))
@@ -270,7 +295,7 @@ def sample(
 
 
 def plan(
-    task: str,
+    task: str | Callable[..., Any],
     energy: Energy,
     given: Mapping[str, Any] | None = None,
     method: Any = None,
@@ -279,16 +304,19 @@ def plan(
 ) -> Plan:
     """What a task would do, why, and what it would cost, without doing it.
 
-    The arguments are those of the task: `plan("log_prob", energy, data)`, and for a conditional
-    one `plan("log_prob", energy, data={"y": y}, given={"x": x})`.
+    The task is one of these functions or its name, and the arguments are those of the task:
+    `plan(log_prob, energy, data)` or `plan("log_prob", energy, data)`, and for a conditional one
+    `plan(log_prob, energy, data={"y": y}, given={"x": x})`.
 
     >>> import jax.numpy as jnp
     >>> from energax.energies import RBM
-    >>> print(plan("log_partition", RBM(jnp.zeros((9, 4)), jnp.zeros(9), jnp.zeros(4))))
+    >>> print(plan(log_partition, RBM(jnp.zeros((9, 4)), jnp.zeros(9), jnp.zeros(4))))
     log_partition by enumeration (exact), because all 16 joint values can be summed. Cost: 16 joint
     values a row, about 16 evaluations of the energy, about 64 B of memory.
     """
-    if task not in TASKS:
+    if task in (argmin, posterior, log_prob, log_partition, sample):
+        task = task.__name__  # type: ignore[union-attr]
+    if not isinstance(task, str) or task not in TASKS:
         raise BadInput("task", repr(task), f"one of {', '.join(TASKS)}")
     if data is not None and task != "log_prob":
         raise BadInput("data", f"data for {task}", "none: only log_prob takes data", "Pass it as given.")
@@ -299,7 +327,7 @@ def plan(
             raise BadInput("data", type(data).__name__, "a dict from variable names to values")
         data, given = _without_inputs(energy, data, given)
         if given is not None:
-            return Conditional(energy, data, given, method).plan()
+            return Conditional(energy, data, given, None if method is None else _as_method(method)).plan()
         given = data
     question = Question(energy, given)
     chosen = choose(task, question, method)

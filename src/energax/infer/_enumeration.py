@@ -153,6 +153,9 @@ class EnumeratedPosterior(Posterior):
     def _mean(self):
         return self._map(_means)
 
+    def _mode(self):
+        return self._map(_argmin)[0]
+
     def _joint(self, names):
         return self._map(_joint, names)
 

@@ -68,12 +68,15 @@ class Exact(Method):
         free = map_rows(free_energy_by_knowledge, rows, n, question.energy, numbers_per_row=_width(question))
         return Estimate(-free - log_z, kind="exact", method=self.label)
 
-    def argmin(self, question, key):
+    def minima(self, question):
+        """The best values of every row, and their energies."""
         if _knows_argmin(question):
-            values, energy = map_rows(_known_argmin, question.given, question.n, question.energy)
-        else:
-            name = next(iter(question.hidden))
-            values, energy = map_rows(_known_mode, question.given, question.n, question.energy, name)
+            return map_rows(_known_argmin, question.given, question.n, question.energy)
+        name = next(iter(question.hidden))
+        return map_rows(_known_mode, question.given, question.n, question.energy, name)
+
+    def argmin(self, question, key):
+        values, energy = self.minima(question)
         return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
 
     def posterior(self, question, key):
@@ -115,6 +118,16 @@ class ConditionalPosterior(Posterior):
             return {}
         k = self.spaces[self.name].n_values or 1
         return map_batches(_imputed, q.given, q.n, q.energy, numbers_per_row=k * _width(q))
+
+    def _mode(self):
+        question = self._question
+        reason = Exact().unsuitable("argmin", question)
+        if reason is not None:
+            raise Unsuitable(
+                f"mode: {type(question.energy).__name__} {reason}. "
+                "Use argmin(energy, given), which finds a minimum by other means."
+            )
+        return Exact().minima(question)[0]
 
     def _joint(self, names):
         return self._map(_listed)

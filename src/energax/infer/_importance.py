@@ -53,7 +53,7 @@ class Importance(Method):
     >>> from energax.infer import log_prob
     >>> coins = Decoder(lambda z: 0 * z, 2)
     >>> log_prob(coins, {"x": [0, 1]}, Importance(n_samples=2000), key=0)     # 2 log ½
-    -1.39... ± 0.0... (lower bound)
+    -1.38... ± 0.0... (lower bound)
     """
 
     proposal: Any = None
@@ -238,7 +238,7 @@ def _propose(row, key, energy, proposal):
 
 # -- fitted proposals: a Student t in ℝⁿ --------------------------------------------------------------------
 
-_DEGREES = 5.0
+_DEGREES = 5
 
 
 def _in_rn(row, energy, real):
@@ -296,11 +296,11 @@ def _weigh_student(row, key, energy, real, pilot, k):
 
 
 def _student_weight(key, target, mean, factor, spread):
-    normal_key, gamma_key = jax.random.split(key)
     d = mean.shape[0]
     half = jnp.asarray(_DEGREES / 2, mean.dtype)
-    scale = jnp.sqrt(half / jax.random.gamma(gamma_key, half, dtype=mean.dtype))
-    white = scale * jax.random.normal(normal_key, mean.shape, mean.dtype)
+    # A χ² of whole degrees is so many squared normals: drawn and compiled faster than a gamma.
+    normals = jax.random.normal(key, (d + _DEGREES,), mean.dtype)
+    white = normals[:d] * jnp.sqrt(_DEGREES / jnp.sum(normals[d:] ** 2))
     lgamma = jax.scipy.special.gammaln
     log_q = lgamma(half + d / 2) - lgamma(half) - 0.5 * d * jnp.log(_DEGREES * jnp.pi)
     log_q = log_q - (half + d / 2) * jnp.log1p(white @ white / _DEGREES) - jnp.log(spread).sum()

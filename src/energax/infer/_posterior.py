@@ -54,6 +54,17 @@ class Posterior(ABC):
         return self._question.answer(self._once("mean", self._mean))
 
     @property
+    def mode(self) -> dict[str, np.ndarray]:
+        """The joint value of lowest energy, by name; of draws, the best that was seen."""
+        return self._question.answer(self._once("mode", self._mode))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """What is known of one variable: its `marginals` where it is finite, else its `mean`."""
+        if name not in self.spaces:
+            raise BadInput("name", repr(name), f"a hidden variable, one of {list(self.spaces)}")
+        return (self.marginals if name in self.marginals else self.mean)[name]
+
+    @property
     def log_evidence(self) -> Estimate:
         """log p(given), with its kind: what `log_prob` says of the given values.
 
@@ -108,6 +119,9 @@ class Posterior(ABC):
 
     @abstractmethod
     def _mean(self) -> dict[str, np.ndarray]: ...
+
+    @abstractmethod
+    def _mode(self) -> dict[str, np.ndarray]: ...
 
     @abstractmethod
     def _joint(self, names: tuple[str, ...]) -> np.ndarray: ...

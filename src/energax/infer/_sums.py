@@ -8,7 +8,7 @@ import equinox as eqx
 
 from .. import finite
 from ..energy import answers, free_energy, log_partition_cost
-from ..finite import log_sum_exp
+from ..finite import endless_sum, log_sum_exp
 from ..missing import known
 from ._question import Question
 from ._unknowns import Unknowns, unknowns
@@ -92,7 +92,7 @@ def enumeration_width(question: Question, these: Unknowns) -> int:
 def count(n: int | None) -> str:
     """A number of joint values, in words."""
     if n is None:
-        return "uncountably many"
+        return "infinitely many"
     return f"{n:,}" if n < 10**15 else f"about 10^{len(str(n)) - 1}"
 
 
@@ -102,6 +102,19 @@ def joint_values_needed(task: str, question: Question) -> str:
     sizes += [] if task == "log_partition" else [size_to_visit(task, question)]
     finite = [size for size in sizes if size is not None]
     if len(finite) < len(sizes):
-        endless = [f"{k!r} in {v!r}" for k, v in question.spaces.items() if not v.is_finite]
-        return f"an integral over {', '.join(endless)}"
+        return endless_sum(question.spaces)
     return f"{count(max(finite))} joint values"
+
+
+def not_summed_out(question: Question) -> str:
+    """What to do about missing coordinates that nobody can sum out; nothing, if there are none."""
+    energy = question.energy
+    these = [k for k, v in question.partly.items() if k not in energy.marginalises]
+    size = size_to_visit("log_prob", question)
+    if not these or (size is not None and size <= finite.ENUMERATION_LIMIT):
+        return ""
+    return (
+        f"{type(energy).__name__} does not sum out missing values of {', '.join(map(repr, these))}: impute "
+        "them, leave out the rows that have them, or use an energy that does (one that names the variable "
+        "in `marginalises`, such as a mixture of Gaussians)."
+    )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ._held import held
-from ._needs import need_complete, need_real
+from ._needs import need_complete, need_free_energy, need_real
 from ._objective import Objective, need_variables
 
 _MOST_PAIRED = 2048  # rows whose discrepancy is computed from all pairs
@@ -57,8 +57,9 @@ class Adversarial(Objective):
         self.variable = variable
 
     def check(self, energy, data):
-        need_real(self, energy, self.variable, "ContrastiveDivergence, whose chains draw discrete values")
+        need_real(self, energy, self.variable, "ContrastiveDivergence, whose chains draw from any space")
         need_variables(self, energy, data, self.variable)
+        need_free_energy(self, energy, data)
         need_complete(self, energy, data, self.variable, instead="ContrastiveDivergence, which draws them")
         if set(data) != {self.variable}:
             raise Unsuitable(f"Adversarial learns {self.variable!r} alone, but the data has {sorted(data)}.")

@@ -14,7 +14,7 @@ from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..finite import ENUMERATION_LIMIT, table
 from ..missing import is_masked
-from ._needs import need_marginals
+from ._needs import need_free_energy, need_marginals
 from ._objective import Objective, need_variables
 
 
@@ -43,6 +43,7 @@ class AnswerLoss(Objective):
             )
         need_variables(self, energy, data, self.target)
         need_marginals(self, energy, {k: v for k, v in data.items() if k != self.target})
+        need_free_energy(self, energy, data)
         size = energy.spaces[self.target].n_values
         if size > ENUMERATION_LIMIT:
             raise Unsuitable(

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from ..energy import free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
-from ..samplers import Gibbs
+from ..samplers import suited
 from ._held import held
+from ._needs import need_free_energy
 from ._objective import Objective, need_variables
 
 
@@ -23,6 +24,10 @@ class ContrastiveDivergence(Objective):
     by the chain's. `persistent=True` lets the chains go on from update to update instead of
     beginning anew at the data (`n_chains` of them, by default one a row of the batch).
     Missing coordinates of x⁺ are drawn by the same chain, with what is known held fixed.
+
+    `sampler=None` takes one that suits the energy: `Gibbs()` where every variable is finite or has
+    a known conditional, else `Langevin()`. The latter moves by a step of 0.1 in ℝⁿ, which suits
+    standardised data; for other scales name it: `sampler=Langevin(step_size)`.
 
     Hinton (2002), Training products of experts by minimizing contrastive divergence;
     Tieleman (2008), Training restricted Boltzmann machines using approximations to the
@@ -39,7 +44,7 @@ class ContrastiveDivergence(Objective):
     k: int = eqx.field(static=True, default=1)
     persistent: bool = eqx.field(static=True, default=False)
     n_chains: int | None = eqx.field(static=True, default=None)
-    sampler: Any = Gibbs()
+    sampler: Any = None
 
     def __check_init__(self):
         for name in ("k", "n_chains"):
@@ -58,7 +63,17 @@ class ContrastiveDivergence(Objective):
         need_variables(self, energy, data, *[n for n in energy.spaces if n in data])
         if not any(n in data for n in energy.spaces):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
-        self.sampler.check(energy)
+        if energy.inputs:
+            raise Unsuitable(
+                f"ContrastiveDivergence draws all variables, but {type(energy).__name__} says nothing of how "
+                f"{sorted(energy.inputs)} are distributed. Learn the answers: CrossEntropy, or "
+                "NegativeLogLikelihood."
+            )
+        need_free_energy(self, energy, data)
+        self._sampler(energy).check(energy)
+
+    def _sampler(self, energy):
+        return suited(energy) if self.sampler is None else self.sampler
 
     def init(self, energy, batch, key):
         if not self.persistent:
@@ -74,7 +89,7 @@ class ContrastiveDivergence(Objective):
         fixed = held(energy)
         positive = self._completed(fixed, batch, clamp_key)
         start = carry if self.persistent else positive
-        negative = self.sampler.advance(fixed, start, self.k, chain_key)
+        negative = self._sampler(fixed).advance(fixed, start, self.k, chain_key)
         negative = {name: jax.lax.stop_gradient(negative[name]) for name in positive}
         free = jax.vmap(lambda row: free_energy(energy, row))
         below = free(negative)
@@ -86,4 +101,4 @@ class ContrastiveDivergence(Objective):
     def _completed(self, energy, batch, key):
         if not any(map(is_masked, batch.data.values())):
             return batch.data
-        return self.sampler.complete(energy, batch.data, max(self.k, 5), key)
+        return self._sampler(energy).complete(energy, batch.data, max(self.k, 5), key)

@@ -1,4 +1,4 @@
-"""Expectation maximisation on the pair `statistics` / `maximise`."""
+"""Expectation maximisation: on the pair `statistics` / `maximise`, or by descent where there is none."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 
 from ..energy import log_posterior_table
 from ..errors import BadInput, Unsuitable
 from ..finite import Assignments
 from ..fitting import Learner
-from ..parameters import constrained_maximum, recentred
+from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
+from ._needs import by_encoder, has_log_partition, need_marginals
 
 
 class EMState(eqx.Module):
@@ -22,6 +24,7 @@ class EMState(eqx.Module):
     reference: Any
     count: jax.Array
     seen: jax.Array  # the weight of all rows so far
+    optimizer: Any = None  # moments of the M-step by descent
 
 
 class EM(Learner):
@@ -32,6 +35,12 @@ class EM(Learner):
     rows, `maximise(statistics)` makes the new θ of them. Since statistics add, the full
     batch, chunks, minibatches, weights and devices are all this one piece of code.
 
+    An energy without `maximise` (or any, if an `optimizer` is named) has its M-step by descent:
+    `m_steps` steps on E_{p(z | x, θ)}[e(x, z; θ')] + log Z(θ'), the posterior held, through the
+    bijections of the parameters. This is generalised EM: an M-step that lowers that expectation
+    lowers the negative log-likelihood at least as much. The line search of the default optimizer
+    sees to it; a step of a fixed size does so if it is small enough.
+
     Args:
         temperature: posterior ∝ exp(−e / temperature): 1 is EM, above it deterministic
             annealing, and 0 is hard EM (the best z takes the whole row, as in k-means).
@@ -40,6 +49,10 @@ class EM(Learner):
         decay: for minibatches, the exponent κ in (½, 1] of the step size (t + 2)^−κ with which
             new statistics replace old ones; None uses only the batch at hand.
         chunk: rows whose posterior is held at one time.
+        optimizer: any Optax optimizer for an M-step by descent. It keeps its state from M-step to
+            M-step; the default, L-BFGS, begins each anew, since its curvature is that of one
+            posterior.
+        m_steps: how many of its steps an M-step takes.
 
     Dempster, Laird and Rubin (1977); for minibatches Cappé and Moulines (2009), On-line
     expectation-maximization algorithm for latent data models.
@@ -53,6 +66,8 @@ class EM(Learner):
     criterion: Literal["objective", "parameters"] = eqx.field(static=True, default="objective")
     decay: float | None = None
     chunk: int = eqx.field(static=True, default=1024)
+    optimizer: optax.GradientTransformation | None = None
+    m_steps: int = eqx.field(static=True, default=5)
 
     def __init__(
         self,
@@ -63,28 +78,65 @@ class EM(Learner):
         criterion: Literal["objective", "parameters"] = "objective",
         decay: float | None = None,
         chunk: int = 1024,
+        optimizer: optax.GradientTransformation | None = None,
+        m_steps: int = 5,
     ):
         if decay is not None and not 0.5 < decay <= 1:
             raise BadInput("decay", repr(decay), "an exponent in (0.5, 1]")
         if isinstance(temperature, (int, float)) and temperature < 0:
             raise BadInput("temperature", repr(temperature), "a number >= 0")
+        if optimizer is not None and decay is not None:
+            raise BadInput("decay", "both decay= and optimizer=", "one: decay blends what `maximise` takes")
+        if not isinstance(m_steps, int) or m_steps < 1:
+            raise BadInput("m_steps", repr(m_steps), "a whole number >= 1")
+        if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
+            found = type(optimizer).__name__
+            raise BadInput("optimizer", found, "an Optax optimizer, or None", "Try optax.adam(1e-2).")
+        self.optimizer, self.m_steps = optimizer, m_steps
         self.temperature = 0.0 if hard else temperature
         self.tol, self.criterion, self.decay, self.chunk = tol, criterion, decay, chunk
 
     def check(self, energy, data):
-        lacking = [m for m in ("statistics", "maximise") if not hasattr(energy, m)]
-        if lacking:
+        name = type(energy).__name__
+        hidden = {k: v for k, v in energy.spaces.items() if k not in data}
+        endless = [f"{k!r} in {v!r}" for k, v in hidden.items() if not v.is_finite]
+        if endless:
             raise Unsuitable(
-                f"EM needs an M-step, but {type(energy).__name__} has no {' and no '.join(lacking)}. "
-                "Learn it by descent: Descent(NegativeLogLikelihood(), optimizer)."
+                f"EM needs finite hidden variables, but {name} has {', '.join(endless)}. "
+                f"{by_encoder(energy, hidden)}"
+            )
+        need_marginals(self, energy, data)
+        if not self._descends(energy):
+            return
+        if self.decay is not None:
+            raise Unsuitable(
+                f"EM(decay=) blends sums over rows, but {name} has no `statistics` and `maximise` to make "
+                "and use them. Leave decay out: every batch then is an M-step by descent."
+            )
+        if not has_log_partition(energy):
+            if has_m_step(energy):
+                raise Unsuitable(
+                    f"EM by descent needs log Z of {name}. Leave optimizer out: it has `maximise`."
+                )
+            raise Unsuitable(
+                f"EM needs an M-step, but {name} has no `statistics` and `maximise`, and for one by descent "
+                "no log Z. Give it either; the class of a mixture's components says `normalised = True` if "
+                "exp(−e(x, z)) is a density of x for every z."
             )
 
+    def _descends(self, energy):
+        return self.optimizer is not None or not has_m_step(energy)
+
     def init(self, energy, batch, key, trainable):
+        none = jnp.zeros((), jnp.int32), jnp.zeros((), batch.weight.dtype)
+        if self.optimizer is not None:
+            free = eqx.filter(unconstrained(energy), trainable)
+            return EMState(None, None, *none, self.optimizer.init(free))
         if self.decay is None:
-            return EMState(None, None, jnp.zeros((), jnp.int32), jnp.zeros((), batch.weight.dtype))
+            return EMState(None, None, *none)
         shapes = eqx.filter_eval_shape(lambda e, b: self._expect(e, b)[0], energy, batch)
         statistics = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return EMState(statistics, energy, jnp.zeros((), jnp.int32), jnp.zeros((), batch.weight.dtype))
+        return EMState(statistics, energy, *none)
 
     def _expect(self, energy, batch):
         """Σ over rows of the expected statistics, and of the objective."""
@@ -103,7 +155,56 @@ class EM(Learner):
 
         return batch.sum_chunks(chunk, self.chunk)
 
+    def _by_descent(self, energy, state, batch, trainable):
+        """`m_steps` steps down the expected energy under the posterior of θ as it was."""
+        moving, still = eqx.partition(unconstrained(energy), trainable)
+        share = _or_one(batch.weight.sum())
+
+        def expected(moving):
+            new = constrained(eqx.combine(moving, still))
+
+            @jax.checkpoint
+            def chunk(rows, weight):
+                posterior, _ = tempered_posterior(log_posterior_rows(energy, rows), self.temperature)
+                # A row that counts for nothing, or a z that is impossible, may have any energy.
+                counts = (weight[:, None] > 0) & (posterior > 0)
+                energies = jnp.where(counts, -log_posterior_rows(new, rows), 0)
+                return jnp.sum(weight * jnp.sum(energies * jnp.where(counts, posterior, 0), axis=1))
+
+            return batch.sum_chunks(chunk, self.chunk) / share + new.log_partition()
+
+        optimizer = optax.with_extra_args_support(optax.lbfgs() if self.optimizer is None else self.optimizer)
+        start = optimizer.init(moving) if self.optimizer is None else state.optimizer
+
+        def down(_, carry):
+            moving, memory = carry
+            value, slope = jax.value_and_grad(expected)(moving)
+            updates, memory = optimizer.update(
+                slope, memory, moving, value=value, grad=slope, value_fn=expected
+            )
+            return optax.apply_updates(moving, updates), memory
+
+        moving, memory = jax.lax.fori_loop(0, self.m_steps, down, (moving, start))
+        if self.optimizer is not None:
+            state = EMState(None, None, state.count, state.seen, memory)
+        return constrained(eqx.combine(moving, still)), state
+
+    def _loss(self, energy, batch):
+        """The mean objective alone."""
+
+        def chunk(rows, weight):
+            _, objective = tempered_posterior(log_posterior_rows(energy, rows), self.temperature)
+            return -jnp.sum(weight * jnp.where(weight > 0, objective, 0))
+
+        loss = batch.sum_chunks(chunk, self.chunk) / _or_one(batch.weight.sum())
+        return {"negative log-likelihood": loss + energy.log_partition()}
+
     def step(self, energy, state, batch, key, trainable):
+        if self._descends(energy):
+            new, moved = self._by_descent(energy, state, batch, trainable)
+            keep = lambda a, b: jnp.where(batch.weight.sum() > 0, b, a) if eqx.is_array(a) else a
+            terms = self._loss(energy, batch)
+            return (*jax.tree.map(keep, (energy, state), (new, moved)), terms)
         statistics, loss = self._expect(energy, batch)
         share = batch.weight.sum()
         terms = {"negative log-likelihood": loss / _or_one(share)}
@@ -129,6 +230,8 @@ class EM(Learner):
         return EMState(mixed, energy, count, seen), whole
 
     def evaluate(self, energy, state, batch, key):
+        if self._descends(energy):
+            return self._loss(energy, batch)
         _, loss = self._expect(energy, batch)
         return {"negative log-likelihood": loss / _or_one(batch.weight.sum())}
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..energy import free_energy
 from ..errors import Unsuitable
-from ._needs import need_log_partition, need_marginals
+from ..spaces import Real
+from ._needs import need_free_energy, need_log_partition, need_marginals
 from ._objective import Objective, need_variables
 
 
@@ -36,10 +37,13 @@ class NegativeLogLikelihood(Objective):
         if self.prior is not None and not self.n_rows:
             raise Unsuitable("NegativeLogLikelihood(prior=) needs n_rows=, the size of the data set.")
         need_marginals(self, energy, data)
+        need_free_energy(self, energy, data)
         if energy.inputs:
             need_variables(self, energy, data, *energy.inputs)
         else:
-            need_log_partition(self, energy, "ContrastiveDivergence, NoiseContrastive or ScoreMatching")
+            in_rn = all(isinstance(energy.spaces[n], Real) for n in data)
+            others = ", NoiseContrastive or ScoreMatching" if in_rn else " or NoiseContrastive"
+            need_log_partition(self, energy, f"ContrastiveDivergence{others}")
 
     def __call__(self, energy, batch, carry, key):
         terms = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..energy import Energy, log_partition_cost
 from ..errors import Unsuitable
-from ..finite import ENUMERATION_LIMIT
+from ..finite import ENUMERATION_LIMIT, Assignments
 from ..missing import is_masked
 
 
@@ -31,6 +31,38 @@ def need_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> N
             )
 
 
+def need_free_energy(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
+    """Refuse hidden variables that the energy neither sums out by itself nor can enumerate."""
+    hidden = {k: v for k, v in energy.spaces.items() if k not in data}
+    if not hidden or (data and energy.knows("free_energy", data)):
+        return
+    joint, name = Assignments(hidden), type(energy).__name__
+    endless = [k for k, v in hidden.items() if not v.is_finite]
+    if not endless and joint.n <= ENUMERATION_LIMIT:
+        return
+    what = f"cannot integrate out {', '.join(f'{k!r} in {hidden[k]!r}' for k in endless)}"
+    if not endless:
+        what = f"would have to sum {', '.join(map(repr, hidden))} over {joint.n:.3g} joint values"
+    raise Unsuitable(
+        f"{type(objective).__name__} sums out what is hidden, but {name} {what}. {by_encoder(energy, hidden)}"
+    )
+
+
+def by_encoder(energy: Energy, hidden: Mapping[str, Any]) -> str:
+    """The way to learn an energy whose hidden variables nobody can sum out."""
+    if not has_log_partition(energy):
+        return (
+            "Give the energy `free_energy`, which sums them out; or `log_partition`, and learn it with an "
+            "encoder beside it: Descent(ELBO(encoder))."
+        )
+    one = next(iter(hidden.values()))
+    estimator = "" if one.is_real else ", estimator=ScoreFunction()"
+    return (
+        f"Learn it with an encoder beside it: Descent(ELBO(encoder{estimator})), "
+        "where encoder(x=row) is a distribution over what is hidden, such as nn.Encoder.random(…)."
+    )
+
+
 def need_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
     """Refuse a variable that is not in ℝⁿ."""
     if name not in energy.spaces:
@@ -48,9 +80,14 @@ def need_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
 
 def need_log_partition(objective: Any, energy: Energy, instead: str) -> None:
     """Refuse an energy whose log Z is neither known nor small enough to enumerate."""
-    _, cost = log_partition_cost(energy)
-    if not energy.knows("log_partition") and (cost is None or cost > ENUMERATION_LIMIT):
+    if not has_log_partition(energy):
         raise Unsuitable(
             f"{type(objective).__name__} needs log Z, which {type(energy).__name__} does not know and which "
             f"cannot be enumerated. Use {instead}."
         )
+
+
+def has_log_partition(energy: Energy) -> bool:
+    """Whether log Z is known, or small enough to enumerate."""
+    _, cost = log_partition_cost(energy)
+    return energy.knows("log_partition") or (cost is not None and cost <= ENUMERATION_LIMIT)

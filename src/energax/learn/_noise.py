@@ -14,7 +14,7 @@ from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import Masked
 from ..spaces import Binary, Categorical, Real, Space
-from ._needs import need_complete
+from ._needs import need_complete, need_free_energy
 from ._objective import Objective, need_variables
 
 _DRAWS = 1024
@@ -71,6 +71,7 @@ class NoiseContrastive(Objective):
     ) -> NoiseContrastive:
         """Noise with the means of the data and, for real data, their covariance.
 
+        Data in (0, ∞), an interval or a simplex are matched in ℝⁿ, through the space's bijection.
         Every coordinate of a finite space is independent of the others. One half is added to
         every count, so that no value has probability 0.
         """
@@ -88,6 +89,7 @@ class NoiseContrastive(Objective):
                 "For the answer to a question use CrossEntropy."
             )
         need_complete(self, energy, data, self.variable, instead="ContrastiveDivergence, which draws them")
+        need_free_energy(self, energy, data)
         space, shape = energy.spaces[self.variable], getattr(self.noise, "event_shape", None)
         if shape is not None and tuple(shape) != space.shape:
             raise Unsuitable(
@@ -145,7 +147,10 @@ class EnergyNoise(eqx.Module):
 
 
 def matched_noise(space: Space, rows: Any) -> Any:
-    """A NumPyro distribution over one example with the first moments (ℝⁿ: the first two) of the rows."""
+    """A NumPyro distribution over one example with the first moments of the rows.
+
+    In ℝⁿ the first two; other real spaces are carried to ℝⁿ by their bijection, and matched there.
+    """
     from numpyro import distributions as dist
 
     seen = np.asarray(rows.observed) if isinstance(rows, Masked) else np.ones(np.shape(rows), bool)
@@ -157,16 +162,44 @@ def matched_noise(space: Space, rows: Any) -> Any:
     if isinstance(space, Categorical):
         counts = np.stack([(seen & (value == j)).sum(0) + 0.5 for j in range(space.k)], -1)
         return dist.Categorical(logits=jnp.log(jnp.asarray(counts))).to_event(axes)
-    if not isinstance(space, Real) or axes > 1:
+    if not space.is_real or len(space.bijection.inverse_shape(space.shape)) > 1:
         raise Unsuitable(
             f"There is no ready-made noise for {space!r}. Give NoiseContrastive a distribution over it."
         )
-    mean = np.where(seen, value, 0).sum(0) / np.maximum(n, 1)
+    value, seen = _in_rn(space, value, seen)
+    normal = _matched_normal(value, seen)
+    return normal if isinstance(space, Real) else dist.TransformedDistribution(normal, space.bijection)
+
+
+def _in_rn(space: Space, value: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and their masks carried to ℝⁿ by the bijection of their space."""
+    if isinstance(space, Real):
+        return value, seen
+    if space.event_ndim:  # coordinates that are constrained together are known together
+        whole = seen.reshape(len(seen), -1).all(1)
+        value, seen = (
+            value[whole],
+            np.ones((int(whole.sum()), *space.bijection.inverse_shape(space.shape)), bool),
+        )
+    free = np.asarray(space.bijection.inv(jnp.asarray(value)))
+    if not np.isfinite(free[seen]).all():
+        raise BadInput(
+            "data", f"values on the very edge of {space!r}", "values inside it", "Move them inside a little."
+        )
+    return free, seen
+
+
+def _matched_normal(value: np.ndarray, seen: np.ndarray) -> Any:
+    """The normal distribution with the mean and the covariance of these rows, what is missing left out."""
+    from numpyro import distributions as dist
+
+    mean = np.where(seen, value, 0).sum(0) / np.maximum(seen.sum(0), 1)
     centred = np.where(seen, value - mean, 0)
-    if not axes:
+    if value.ndim == 1:
         return dist.Normal(jnp.asarray(mean), jnp.asarray(np.sqrt(max((centred**2).mean(), 1e-6))))
+    d = value.shape[1]
     covariance = centred.T @ centred / max(len(value), 1)
     # A constant column, or fewer rows than columns, must still leave a density.
-    floor = 1e-3 * max(np.trace(covariance) / space.size, 1e-6)
-    tril = np.linalg.cholesky(covariance + floor * np.eye(space.size))
+    floor = 1e-3 * max(np.trace(covariance) / d, 1e-6)
+    tril = np.linalg.cholesky(covariance + floor * np.eye(d))
     return dist.MultivariateNormal(jnp.asarray(mean), scale_tril=jnp.asarray(tril))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import BadInput
-from ._needs import need_complete, need_real
+from ._needs import need_complete, need_free_energy, need_real
 from ._objective import Objective, need_variables
 
 
@@ -88,8 +88,10 @@ class ScoreMatching(Objective):
             raise BadInput("method", repr(self.method), "Exact(), Sliced() or Denoising(sigma)")
 
     def check(self, energy, data):
-        need_real(self, energy, self.variable, "ContrastiveDivergence or NoiseContrastive")
+        instead = "ContrastiveDivergence() or NoiseContrastive.matched(energy, data)"
+        need_real(self, energy, self.variable, instead)
         need_variables(self, energy, data, self.variable)
+        need_free_energy(self, energy, data)
         need_complete(self, energy, data, *data, instead="ContrastiveDivergence, which draws them")
 
     def __call__(self, energy, batch, carry, key):

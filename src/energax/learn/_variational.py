@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..batch import Batch
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
-from ._needs import need_log_partition, need_marginals
+from ._needs import has_log_partition, need_free_energy, need_log_partition, need_marginals
 from ._objective import Objective
 
 
@@ -65,7 +65,10 @@ class ELBO(Objective):
             raise Unsuitable("ELBO needs an encoder beside the energy: ELBO(nn.Encoder.random(…)).")
         self.estimator.check(energy, hidden[0])
         need_marginals(self, energy, data)
-        need_log_partition(self, energy, "ContrastiveDivergence or NoiseContrastive")
+        if not has_log_partition(energy):
+            # Those that need no log Z sum out what is hidden, and say so where they cannot.
+            need_free_energy(self, energy, data)
+            need_log_partition(self, energy, "ContrastiveDivergence or NoiseContrastive")
 
     def __call__(self, energy, batch, carry, key):
         (name,) = [n for n in energy.spaces if n not in batch.data]

@@ -6,3 +6,4 @@ from ._gibbs import draw_rest as draw_rest
 from ._langevin import Langevin as Langevin
 from ._run import run_chains as run_chains
 from ._sampler import Sampler as Sampler
+from ._suited import suited as suited

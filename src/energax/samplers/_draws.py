@@ -26,6 +26,8 @@ class Draws:
             (n_chains, n_draws) each.
         caveat: a sentence on a known bias, that the verdict repeats.
         fixed: coordinates that were given and are no draws (True), by name: not judged.
+        n: how many draws were asked for. Chains of one length may hold a few more: `values` has
+            `n`, and the diagnostics look at all of them.
 
     >>> draws = Draws({"x": np.arange(6.0).reshape(1, 6)}, method="ancestral", exact=True)
     >>> draws["x"].shape, draws.verdict
@@ -41,25 +43,23 @@ class Draws:
         info: Mapping[str, Any] | None = None,
         caveat: str = "",
         fixed: Mapping[str, Any] | None = None,
+        n: int | None = None,
     ):
         self.chains = {k: np.asarray(v) for k, v in chains.items()}
         self.method, self.exact, self.caveat = method, exact, caveat
         self._free = {k: ~np.asarray((fixed or {}).get(k, False)) for k in self.chains}
         self.info = {k: np.asarray(v) for k, v in (info or {}).items()}
+        made = int(np.prod(next(iter(self.chains.values())).shape[:2]))
+        self.n = made if n is None else min(n, made)
 
     @property
     def n_chains(self) -> int:
         return next(iter(self.chains.values())).shape[0]
 
     @property
-    def n(self) -> int:
-        """How many draws there are, over all chains."""
-        return self.n_chains * next(iter(self.chains.values())).shape[1]
-
-    @property
     def values(self) -> dict[str, np.ndarray]:
         """The draws of all chains, one after another: arrays (n, …) by name."""
-        return {k: v.reshape(-1, *v.shape[2:]) for k, v in self.chains.items()}
+        return {k: v.reshape(-1, *v.shape[2:])[: self.n] for k, v in self.chains.items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.values[name]
@@ -73,7 +73,10 @@ class Draws:
         arviz = import_arviz()
         names = {"acceptance": "acceptance_rate", "divergent": "diverging"}
         stats = {names.get(k, k): v for k, v in self.info.items() if v.ndim == 2}
-        return arviz.from_dict(posterior=self.chains, sample_stats=stats or None)
+        with warnings.catch_warnings():
+            # Few draws of many chains look transposed to it, and are not.
+            warnings.filterwarnings("ignore", message="More chains")
+            return arviz.from_dict(posterior=self.chains, sample_stats=stats or None)
 
     # -- diagnostics ------------------------------------------------------------------------
 

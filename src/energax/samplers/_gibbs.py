@@ -33,9 +33,14 @@ class Gibbs(Sampler):
         for name, space in spaces.items():
             others = {k: _abstract(v) for k, v in spaces.items() if k != name}
             if not space.is_finite and not knows_conditional(energy, name, others):
+                instead = (
+                    "Use Langevin, which needs only a gradient."
+                    if space.is_real
+                    else "Give the energy `conditional`."
+                )
                 raise Unsuitable(
                     f"Gibbs needs the conditional of {name!r}, which lies in {space!r} and which "
-                    f"{type(energy).__name__} does not know. Use Langevin, which needs only a gradient."
+                    f"{type(energy).__name__} does not know. {instead}"
                 )
 
     def step(self, energy, state, key, held=None):

@@ -29,7 +29,7 @@ def run_chains(
     warmup: int = 500,
     thin: int = 1,
 ) -> Draws:
-    """At least `n` draws of what is not given, from `n_chains` chains (of every row, if there are rows).
+    """`n` draws of what is not given, from `n_chains` chains (of every row, if there are rows).
 
     `given` holds rows: arrays with a leading axis, `Masked` where coordinates are missing;
     these are drawn too. Every chain starts anywhere, and is warmed up (and tuned) by itself.
@@ -56,7 +56,7 @@ def run_chains(
     fixed = {k: np.asarray(v.observed) for k, v in given.items() if is_masked(v)}
     if n_rows is None:
         fixed = {k: v[0] for k, v in fixed.items()}
-    return Draws(values, method=sampler.label, info=info, caveat=sampler.caveat, fixed=fixed)
+    return Draws(values, method=sampler.label, info=info, caveat=sampler.caveat, fixed=fixed, n=n)
 
 
 @eqx.filter_jit
