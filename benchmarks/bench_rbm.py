@@ -6,7 +6,7 @@ import numpy as np
 
 from .case import Case
 
-N, D, HIDDEN, BATCH, EPOCHS = 2000, 784, 500, 100, 2
+N, D, HIDDEN, BATCH, EPOCHS = 5000, 784, 500, 100, 4
 
 
 def _images() -> np.ndarray:

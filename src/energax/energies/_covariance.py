@@ -159,8 +159,9 @@ class Full(Covariance):
         return (0.5 * squared + (log_det + _half_log_two_pi(d, x.dtype))[:, None]).T
 
     def scatter(self, x, means, posterior):
-        centred = x.T - means[:, :, None]  # (k, d, n)
-        return jnp.einsum("kin,kjn->kij", centred * posterior.T[:, None, :], centred)
+        # √r on both sides: one array of the size k × d × n is made, not two.
+        centred = (x.T - means[:, :, None]) * jnp.sqrt(posterior).T[:, None, :]
+        return jnp.einsum("kin,kjn->kij", centred, centred)
 
     def reduce(self, dense):
         return dense

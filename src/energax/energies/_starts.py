@@ -137,7 +137,7 @@ def _to_one(x: Any, center: Any) -> Any:
 def nearest_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, Any, Any]:
     """Count (k, d) or (k, 1) of what is seen, Σ (x − c) (k, d) and Σ ‖x − c‖² of the rows nearest to each."""
     x, middle = rows["x"], centers.mean(0)
-    least, nearest = smallest(relative_distances(x, centers, middle))
+    _, nearest = smallest(relative_distances(x, centers, middle))
     (value, seen), weight = _about(x, middle), weight.astype(centers.dtype)
     none, weighted = jnp.zeros_like(centers), value * weight[:, None]
     # Adding rows to where they belong beats a product with one-hot vectors on a CPU.
@@ -146,8 +146,10 @@ def nearest_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, 
         count = none[:, :1].at[nearest].add(weight[:, None])
     else:
         count = none.at[nearest].add(seen * weight[:, None])
-    loss = jnp.vdot(least, weight) + jnp.vdot(weighted, value)
-    return count, total - count * (centers - middle), jnp.maximum(loss, 0)
+    # Σ w ‖x − c‖² by the sums at hand, about the middle: no row need be looked at once more.
+    around = centers - middle
+    loss = jnp.vdot(weighted, value) + jnp.sum(around * (count * around - 2 * total))
+    return count, total - count * around, jnp.maximum(loss, 0)
 
 
 def lloyd(centers: Any, x: Any, weight: Any, tol: Any, max_iter: int = _LLOYD) -> Any:

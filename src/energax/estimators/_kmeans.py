@@ -153,10 +153,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         if self.learner is not None:
             return self._chosen_learner(None, None)
         # No centre is known better than to the rounding of its coordinates.
-        holes = np.isnan(X.sum())
-        mean, variance = (np.nanmean(X, 0), np.nanvar(X, 0)) if holes else (X.mean(0), X.var(0))
-        rounding = float(np.finfo(self.dtype_).eps) ** 2 * self.n_clusters * float((mean**2 + variance).sum())
-        tol = max(self.tol * float(variance.mean()), 64 * rounding)
+        squares = np.einsum("ij,ij->j", X, X) / len(X)
+        if holes := bool(np.isnan(squares).any()):
+            squares = np.nanmean(X**2, 0)
+        rounding = float(np.finfo(self.dtype_).eps) ** 2 * self.n_clusters * float(squares.sum())
+        variance = (np.nanvar if holes else np.var)(X, 0).mean() if self.tol else 0.0
+        tol = max(self.tol * float(variance), 64 * rounding)
         temperature = float(self.temperature) if self.temperature else 0.0
         return EM(
             temperature=temperature,
