@@ -12,11 +12,12 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src" / "energax"
 #: From the ground up. A module may import from its own layer and from those before it.
 LAYERS = (
     ("errors", "_version", "showing", "catalog"),
-    ("missing", "keys", "storage", "linalg", "fields"),
+    ("missing", "keys", "storage", "linalg", "fields", "vocabulary"),
     ("spaces",),
     ("finite", "estimate", "batch"),
     ("energy", "parameters"),
     ("compose",),
+    ("graph",),
     ("fitting",),
     ("samplers",),
     ("infer",),
@@ -26,6 +27,7 @@ LAYERS = (
     ("saving",),
     ("estimators",),
     ("data",),
+    ("plot",),
     ("evaluate",),
     ("caching", "cli", "__main__"),
 )

@@ -170,6 +170,8 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "Scorer", "energy", "−f(x)_y, f any network", "a network", "x: Real(d), y: Categorical(k)", "LeCun et al. (2006)"),
     Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
     Row("energies", "NeuralEnergy", "energy", "f(x), any network with one output", "a network", "x: Real(d)", "LeCun et al. (2006)"),
+    Row("energies", "MarkovChain", "energy", "−log π(x₁) − Σ log A[x, x′]: the next state depends on the present one", "", "x: Sequence(Categorical(k))", "Markov (1906)"),
+    Row("energies", "NGram", "energy", "−log p(x) of a text, each word given the few before it", "counts and a smoothing", "x: Sequence(Categorical(v))", "Chen and Goodman (1999)"),
     # objectives
     Row("learn", "Perceptron", "objective", "the right answer should be the best", "a finite answer", "y: finite", "Rosenblatt (1958)"),
     Row("learn", "Margin", "objective", "the right answer should be the best by a margin", "a finite answer", "y: finite", "Crammer and Singer (2001)"),
@@ -209,6 +211,9 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "Gaussian", "option", "likelihood of reals from means, with learned scales", "", "Real(d)", ""),
     Row("energies", "StandardNormal", "option", "prior N(0, I) of a real hidden variable", "", "Real(d)", ""),
     Row("energies", "UniformChoices", "option", "prior of hidden variables that choose evenly", "", "Categorical(k, d)", ""),
+    Row("energies", "AddK", "option", "the same count added to every word; none is maximum likelihood", "", "words", "Lidstone (1920)"),
+    Row("energies", "Katz", "option", "rare counts discounted, and what is left given to shorter contexts", "", "words", "Katz (1987)"),
+    Row("energies", "KneserNey", "option", "counts less a discount, shorter contexts by how many they follow", "", "words", "Chen and Goodman (1999)"),
     # estimators
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
@@ -218,11 +223,13 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine by any learner", "", "X binary, NaN welcome", "Hinton (2002)", _RBMS),
     Row("estimators", "VAE", "estimator", "a decoder with its encoder", "", "X binary or real, NaN welcome", "Kingma and Welling (2014)", _VAES),
     Row("estimators", "EnergyModel", "estimator", "a neural energy on ℝᵈ", "", "X real", "Gutmann and Hyvärinen (2012)", _ENERGY_MODELS),
+    Row("estimators", "NGramModel", "estimator", "a language model of words or characters by smoothed counts", "", "X texts", "Chen and Goodman (1999)"),
     # what new parts derive from, and what comes back
     Row("learn", "Objective", "base", "a scalar whose gradient in θ is the update of a learning principle"),
     Row("infer", "Method", "base", "one way to answer questions about an energy"),
     Row("samplers", "Sampler", "base", "a Markov kernel, written for one chain"),
     Row("energies", "Covariance", "base", "the shape of k normal densities"),
+    Row("energies", "Smoothing", "base", "how probability is moved from the words seen to those not"),
     Row("infer", "Plan", "result", "what would be done, and what it costs"),
     Row("infer", "Cost", "result", "operations and memory of a plan"),
     Row("infer", "Minimum", "result", "the hidden variables of lowest energy"),

@@ -279,7 +279,7 @@ def rows(energy: Energy, given: Mapping[str, Any]) -> tuple[bool, int]:
     spaces = energy.spaces
     counts = {}
     for name, value in given.items():
-        extra = jnp.ndim(known(value)) - len(spaces[name].shape)
+        extra = jnp.ndim(known(value)) - spaces[name].ndim
         counts[name] = jnp.shape(known(value))[0] if extra else None
     sizes = {c for c in counts.values() if c is not None}
     if len(sizes) > 1:

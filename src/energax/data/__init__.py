@@ -1,5 +1,6 @@
 """Data: readers, bundled sets, the spaces of columns, scaling."""
 
+from ..vocabulary import Vocabulary as Vocabulary
 from ._bundled import digits as digits
 from ._read import read as read
 from ._scale import Standardised as Standardised

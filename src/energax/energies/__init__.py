@@ -17,4 +17,10 @@ from ._likelihoods import Bernoulli as Bernoulli
 from ._likelihoods import Gaussian as Gaussian
 from ._linear import Linear as Linear
 from ._linear import Scorer as Scorer
+from ._markov import MarkovChain as MarkovChain
 from ._neural import NeuralEnergy as NeuralEnergy
+from ._ngram import NGram as NGram
+from ._ngram_smoothing import AddK as AddK
+from ._ngram_smoothing import Katz as Katz
+from ._ngram_smoothing import KneserNey as KneserNey
+from ._ngram_smoothing import Smoothing as Smoothing

@@ -7,4 +7,5 @@ from ._classify import MLPClassifier as MLPClassifier
 from ._energy_model import EnergyModel as EnergyModel
 from ._kmeans import KMeans as KMeans
 from ._mixture import GaussianMixture as GaussianMixture
+from ._ngram import NGramModel as NGramModel
 from ._vae import VAE as VAE

@@ -73,7 +73,7 @@ class Question:
 def _as_rows(spaces, checked, argument):
     counts = {}
     for name, value in checked.items():
-        extra = np.ndim(known(value)) - len(spaces[name].shape)
+        extra = np.ndim(known(value)) - spaces[name].ndim
         if extra > 1:
             shape = np.shape(known(value))
             raise BadInput(name, f"shape {shape}", f"one value or rows of shape {spaces[name].shape}")

@@ -98,6 +98,8 @@ class EM(Learner):
 
     def check(self, energy, data):
         name = type(energy).__name__
+        if hasattr(energy, "expectations"):
+            return
         hidden = {k: v for k, v in energy.spaces.items() if k not in data}
         endless = [f"{k!r} in {v!r}" for k, v in hidden.items() if not v.is_finite]
         if endless:
@@ -147,10 +149,9 @@ class EM(Learner):
             if cold and hasattr(energy, "hard_statistics"):
                 statistics, objective = energy.hard_statistics(rows, weight)
                 return statistics, -objective
-            joint = log_posterior_rows(energy, rows)
-            posterior, objective = tempered_posterior(joint, self.temperature)
+            posterior, objective = expectations(energy, rows, self.temperature)
             kept = jnp.where(weight > 0, objective, 0)
-            posterior = posterior * weight[:, None].astype(posterior.dtype)
+            posterior = jax.tree.map(lambda p: _times(weight, p), posterior)
             return energy.statistics(rows, posterior), -jnp.sum(weight * kept)
 
         return batch.sum_chunks(chunk, self.chunk)
@@ -245,6 +246,24 @@ class EM(Learner):
 
 def _or_one(weight: Any) -> Any:
     return jnp.where(weight > 0, weight, 1)
+
+
+def expectations(energy, rows, temperature) -> tuple[Any, Any]:
+    """What is expected of the hidden, rows first, and every row's objective.
+
+    For most energies the posterior of one finite variable, (n, k). One whose hidden part is a whole
+    structure (a chain, a network) answers by its own `expectations`, with the marginals that its
+    `statistics` needs.
+    """
+    if hasattr(energy, "expectations"):
+        return energy.expectations(rows, temperature)
+    return tempered_posterior(log_posterior_rows(energy, rows), temperature)
+
+
+def _times(weight: Any, values: Any) -> Any:
+    """Each row times its weight; a row of weight 0 may hold anything."""
+    weight = weight.reshape(-1, *(1,) * (values.ndim - 1)).astype(values.dtype)
+    return jnp.where(weight > 0, weight * values, 0)
 
 
 def log_posterior_rows(energy, rows) -> Any:

@@ -1,0 +1,99 @@
+"""Files of finite models: BIF and UAI, also gzipped, as plain tables."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import secrets
+import zlib
+from pathlib import Path
+
+from ..errors import BadFile, BadInput
+from ..graph._tables import TableModel
+from ._bif import format_bif, parse_bif
+from ._position import place
+from ._uai import format_uai, parse_evidence, parse_uai
+
+_PARSERS = {".bif": parse_bif, ".uai": parse_uai}
+_FORMATS = {".bif": format_bif, ".uai": format_uai}
+
+
+def load_tables(path: str | os.PathLike) -> TableModel:
+    """The tables of a `.bif` or `.uai` file, which may be gzipped (`.bif.gz`).
+
+    A damaged file raises `BadInput` with its line and column, what was found there and what was
+    expected.
+    """
+    path = Path(path)
+    parse = _PARSERS[_kind(path)]
+    return parse(read_text(path), path.name)
+
+
+def save_tables(model: TableModel, path: str | os.PathLike) -> None:
+    """Write a `.bif` or `.uai` file (gzipped if the name ends in `.gz`) whole or not at all.
+
+    >>> import pathlib, tempfile
+    >>> from energax.data._uai import parse_uai
+    >>> model = parse_uai("MARKOV 1 2 1 1 0 2 0.25 0.75")
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "coin.uai.gz"
+    >>> save_tables(model, file)
+    >>> load_tables(file) == model
+    True
+    """
+    path = Path(path)
+    data = _FORMATS[_kind(path)](model).encode()
+    if path.suffix.lower() == ".gz":
+        data = gzip.compress(data, mtime=0)  # the same model gives the same bytes
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_evidence(path: str | os.PathLike, model: TableModel | None = None) -> tuple[dict[int, int], ...]:
+    """{variable: state} for each sample of a UAI evidence file; with a model, both are checked against it."""
+    path = Path(path)
+    return parse_evidence(read_text(path), None if model is None else model.cards, path.name)
+
+
+def _kind(path: Path) -> str:
+    kind = Path(path.name.lower().removesuffix(".gz")).suffix
+    if kind not in _PARSERS:
+        raise BadFile(f"{path}: neither .bif nor .uai (nor either with .gz). Rename it or convert it.")
+    return kind
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, unpacked; UTF-8, or Latin-1 where it is not."""
+    if not path.is_file():
+        raise BadFile(f"{path}: there is no such file. Check the path.")
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = _unpack(data, path.name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _unpack(data: bytes, source: str) -> bytes:
+    """All members of a gzip stream; a damaged one is refused with the place its text reaches."""
+    text = b""
+    while data.strip(b"\0"):
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            text += stream.decompress(data)
+            broken = "" if stream.eof else "the end of the file in the midst of the gzip stream"
+        except zlib.error as error:
+            broken = f"a damaged gzip stream ({error})"
+        if broken:
+            seen = text.decode("latin-1")
+            raise BadInput(place(seen, len(seen), source), broken, "a whole file") from None
+        data = stream.unused_data
+    return text

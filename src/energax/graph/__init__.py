@@ -1,0 +1,32 @@
+"""Structure without numbers: separation, moral and chordal graphs, trees of cliques, causes."""
+
+from ._causes import Verdict as Verdict
+from ._causes import backdoor_sets as backdoor_sets
+from ._causes import do as do
+from ._causes import frontdoor_sets as frontdoor_sets
+from ._causes import is_backdoor as is_backdoor
+from ._causes import is_frontdoor as is_frontdoor
+from ._clique_tree import CliqueTree as CliqueTree
+from ._clique_tree import junction_tree as junction_tree
+from ._cost import Cost as Cost
+from ._cost import table_cost as table_cost
+from ._markov import CommunicatingClass as CommunicatingClass
+from ._markov import absorption_probabilities as absorption_probabilities
+from ._markov import communicating_classes as communicating_classes
+from ._markov import distances as distances
+from ._markov import hitting_probabilities as hitting_probabilities
+from ._markov import hitting_times as hitting_times
+from ._markov import is_reversible as is_reversible
+from ._markov import mixing_time as mixing_time
+from ._markov import stationary_distribution as stationary_distribution
+from ._markov import stationary_distributions as stationary_distributions
+from ._markov import transition_graph as transition_graph
+from ._moral import markov_blanket as markov_blanket
+from ._moral import moralise as moralise
+from ._separation import Separation as Separation
+from ._separation import d_separated as d_separated
+from ._separation import separated as separated
+from ._tables import TableModel as TableModel
+from ._triangulation import Triangulation as Triangulation
+from ._triangulation import triangulate as triangulate
+from ._triangulation import triangulate_scopes as triangulate_scopes

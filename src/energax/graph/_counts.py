@@ -1,0 +1,220 @@
+"""Columns of states, checked at the door, and how often their combinations occur."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadInput
+
+_SPARSE = 4  # possible combinations for each row, above which only those that occur are numbered
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Columns:
+    """Integer-coded data by columns: `codes[i]` holds the states of variable i, `weights` those of rows.
+
+    `observed` is None where nothing is missing. A missing entry has the code cards[i].
+    """
+
+    names: tuple[Any, ...]
+    cards: tuple[int, ...]
+    codes: np.ndarray  # (d, n)
+    weights: np.ndarray | None
+    observed: np.ndarray | None = None
+
+    @classmethod
+    def check(
+        cls,
+        data: Any,
+        cards: Mapping[Any, int] | Sequence[int] | None = None,
+        names: Sequence[Any] | None = None,
+        weights: Any = None,
+        observed: Any = None,
+    ) -> Columns:
+        """Data as a person has them: an array (n, d), a mapping of columns by name, or a data frame.
+
+        Missing are NaN, the masked entries of a masked array or a `Masked`, and where `observed` is
+        False. Without `names` they are the keys of the mapping, the columns of the frame or the keys
+        of `cards`, else x0, x1, …; without `cards` every column has as many states as its largest code
+        says.
+        """
+        values, seen, found = _split(data)
+        if observed is not None:
+            mask = np.asarray(observed)
+            if mask.shape != values.shape or mask.dtype != bool:
+                raise BadInput(
+                    "observed", f"{mask.dtype} of shape {mask.shape}", f"bool of shape {values.shape}"
+                )
+            seen = seen & mask
+        n, d = values.shape
+        if n == 0 or d == 0:
+            raise BadInput("data", f"shape {values.shape}", "at least one row and one column")
+        if names is None:
+            names = found if found is not None else list(cards) if isinstance(cards, Mapping) else None
+        names = tuple(f"x{i}" for i in range(d)) if names is None else tuple(names)
+        if len(names) != d or len(set(names)) != d:
+            raise BadInput("names", f"{names}", f"{d} different names, one for each column")
+        sizes = _cards(cards, names, values, seen)
+        codes = _codes(values, seen, names, sizes)
+        return cls(names, sizes, codes, _weights(weights, n), None if seen.all() else seen.T)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return self.codes.shape[1]
+
+    @functools.cached_property
+    def total(self) -> float:
+        """The sum of the weights: the number of rows, if each counts once."""
+        return float(self.n if self.weights is None else self.weights.sum())
+
+    def place(self, name: Any, argument: str) -> int:
+        """The position of a name."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            near = difflib.get_close_matches(str(name), [str(known) for known in self.names], n=3)
+            remedy = f"Did you mean {' or '.join(near)}?" if near else ""
+            some = ", ".join(map(str, self.names[:6])) + (", …" if len(self.names) > 6 else "")
+            raise BadInput(argument, repr(name), f"a column of the data ({some})", remedy) from None
+
+    def complete(self, task: str) -> Columns:
+        """Itself, if nothing is missing."""
+        if self.observed is None:
+            return self
+        missing = int((~self.observed).sum())
+        raise BadInput(
+            "data",
+            f"{missing:,} missing entries, from which {task} cannot compare structures",
+            "every entry known (families with more gaps would look better, having less to explain)",
+            "Leave out the incomplete rows, impute them from the posterior of a fitted network, "
+            "or use chow_liu, which counts pairs where both are known.",
+        )
+
+    def merged(self) -> Columns:
+        """The same counts from fewer rows: equal rows become one with their weight, where that pays."""
+        if math.prod(self.cards) >= 2**62 or self.observed is not None:
+            return self
+        key = np.ravel_multi_index(tuple(self.codes), self.cards)
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        if 2 * len(first) > self.n:
+            return self
+        weights = np.bincount(inverse, self.weights, len(first)).astype(float)
+        return dataclasses.replace(self, codes=np.ascontiguousarray(self.codes[:, first]), weights=weights)
+
+    def combinations(self, group: Iterable[int]) -> tuple[np.ndarray, int]:
+        """A number for each row that is the same where the rows agree on a group, and a bound on them.
+
+        >>> columns = Columns.check([[0, 1], [1, 1], [0, 0]])
+        >>> columns.combinations([0, 1])[0].tolist()
+        [1, 3, 0]
+        """
+        index, size = np.zeros(self.n, np.intp), 1
+        for v in group:
+            if not self.fits(size * self.cards[v]):
+                kept, index = np.unique(index, return_inverse=True)
+                size = len(kept)
+            index, size = index * self.cards[v] + self.codes[v], size * self.cards[v]
+        return index, size
+
+    def fits(self, size: int) -> bool:
+        """Whether a table over all possible combinations is not much larger than the data."""
+        return size <= _SPARSE * self.n + 1024
+
+    def table(self, index: np.ndarray, size: int, v: int) -> np.ndarray:
+        """Counts N[j, k] of the rows with combination j and state k of a variable, shape (size, card)."""
+        card = self.cards[v]
+        joint = np.bincount(index * card + self.codes[v], self.weights, size * card)
+        return joint.reshape(size, card).astype(float, copy=False)
+
+    def pair(self, u: int, v: int) -> np.ndarray:
+        """Counts of the states of two variables in the rows where both are known."""
+        a, b = self.cards[u] + 1, self.cards[v] + 1  # one state more: missing
+        joint = np.bincount(self.codes[u] * b + self.codes[v], self.weights, a * b)
+        return joint.reshape(a, b)[:-1, :-1].astype(float, copy=False)
+
+
+def _split(data: Any) -> tuple[np.ndarray, np.ndarray, list[Any] | None]:
+    """Values (n, d), which of them are there, and the names the container gives."""
+    found: list[Any] | None = None
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        found, data = list(data.columns), data.to_numpy()
+    elif isinstance(data, Mapping):
+        found = list(data)
+        parts = [_split_array(column) for column in data.values()]
+        shapes = {value.shape for value, _ in parts}
+        if len(shapes) != 1 or any(len(shape) != 1 for shape in shapes):
+            raise BadInput("data", f"columns of shapes {sorted(shapes)}", "columns (n,) of one length")
+        return np.stack([v for v, _ in parts], 1), np.stack([s for _, s in parts], 1), found
+    value, seen = _split_array(data)
+    if value.ndim != 2:
+        raise BadInput("data", f"shape {value.shape}", "rows and columns, shape (n, d)")
+    return value, seen, found
+
+
+def _split_array(data: Any) -> tuple[np.ndarray, np.ndarray]:
+    if hasattr(data, "value") and hasattr(data, "observed"):
+        return np.asarray(data.value), np.asarray(data.observed)
+    if isinstance(data, np.ma.MaskedArray):
+        return data.filled(0), ~np.ma.getmaskarray(data)
+    value = np.asarray(data)
+    if value.dtype.kind not in "iubf":
+        raise BadInput(
+            "data",
+            f"{value.dtype} values",
+            "whole numbers 0, 1, …: the states of each variable",
+            "Number the states: pandas.factorize or numpy.unique(return_inverse=True).",
+        )
+    seen = ~np.isnan(value) if value.dtype.kind == "f" else np.ones(value.shape, bool)
+    return np.where(seen, value, 0), seen
+
+
+def _cards(cards: Any, names: tuple[Any, ...], values: np.ndarray, seen: np.ndarray) -> tuple[int, ...]:
+    if cards is None:
+        top = np.where(seen, values, 0).max(0)
+        if not np.all(np.isfinite(top)):
+            raise BadInput("data", "an infinite entry", "whole numbers 0, 1, …")
+        return tuple(int(t) + 1 for t in np.maximum(top, 0))
+    if isinstance(cards, Mapping):
+        lacking = [name for name in names if name not in cards]
+        if lacking:
+            raise BadInput("cards", f"no entry for {lacking[0]!r}", "the number of states of every column")
+        cards = [cards[name] for name in names]
+    sizes = tuple(int(c) for c in cards)
+    if len(sizes) != len(names) or min(sizes) < 1:
+        raise BadInput("cards", f"{sizes}", f"{len(names)} numbers of states, each at least 1")
+    return sizes
+
+
+def _codes(
+    values: np.ndarray, seen: np.ndarray, names: tuple[Any, ...], cards: tuple[int, ...]
+) -> np.ndarray:
+    known = np.where(seen, values, 0)
+    wrong = (known < 0) | (known >= np.asarray(cards)) | (known != np.floor(known))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise BadInput(
+            "data",
+            f"{values[row, column]} for {names[column]} in row {row}",
+            f"a whole number from 0 to {cards[column] - 1}, one of its {cards[column]} states",
+        )
+    codes = np.where(seen, known.astype(np.intp), np.asarray(cards))
+    return np.ascontiguousarray(codes.T)
+
+
+def _weights(weights: Any, n: int) -> np.ndarray | None:
+    if weights is None:
+        return None
+    values = np.asarray(weights, float)
+    if values.shape != (n,):
+        raise BadInput("weights", f"shape {values.shape}", f"shape ({n},), one weight a row")
+    if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
+        raise BadInput("weights", "a negative, infinite or wholly zero weight", "weights >= 0, some above 0")
+    return values
