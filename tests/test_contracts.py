@@ -22,6 +22,7 @@ from energax.errors import BadInput, EnergaxError, Unsuitable
 from energax.fitting._data import check_data
 from energax.parameters import trainable
 from energax.samplers._sampler import _anything
+from energax.spaces import Categorical
 
 KEY = 7
 N = 6
@@ -29,6 +30,10 @@ N = 6
 
 def _mlp(n_in, n_out):
     return nn.mlp(n_in, n_out, key=jax.random.key(1), width=5)
+
+
+def _float32(values):
+    return np.asarray(values, np.float32)
 
 
 # -- the tables: one small example of every part ---------------------------------------------------
@@ -48,6 +53,15 @@ ENERGIES = {
     "Scorer": lambda: energies.Scorer(_mlp(2, 3), 2, 3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
+    "BayesianNetwork": lambda: energies.BayesianNetwork(
+        {"x": _float32([0.8, 0.2]), "y": ("x", _float32([[0.9, 0.1], [0.2, 0.8]]))}
+    ),
+    "MarkovField": lambda: energies.MarkovField({("x", "y"): _float32([[2.0, 1.0], [1.0, 3.0]])}),
+    "FactorGraph": lambda: energies.FactorGraph(
+        [energies.Factor(("x", "y"), _float32([[2.0, 1.0], [1.0, 3.0]]))]
+    ),
+    "Factor": lambda: energies.Factor(("x", "y"), _float32([[2.0, 1.0], [1.0, 3.0]])),
+    "ConditionalTable": lambda: energies.ConditionalTable("y", ("x",), _float32([[0.9, 0.1], [0.2, 0.8]])),
     "MarkovChain": lambda: energies.MarkovChain([0.5, 0.5], [[0.9, 0.1], [0.3, 0.7]], length=4),
     "NGram": lambda: energies.NGram.from_sequences(
         [[0, 1, 1, 2], [2, 1, 0]], 4, order=2, smoothing=energies.AddK(0.5), length=4
@@ -58,6 +72,7 @@ OBJECTIVES = {
     "Margin": ("Linear", lambda e, d: learn.Margin()),
     "CrossEntropy": ("Linear", lambda e, d: learn.CrossEntropy()),
     "NegativeLogLikelihood": ("RBM", lambda e, d: learn.NegativeLogLikelihood()),
+    "PseudoLikelihood": ("MarkovField", lambda e, d: learn.PseudoLikelihood()),
     "ELBO": ("Decoder", lambda e, d: learn.ELBO(nn.Encoder.random(4, 2, key=1, width=5), samples=2)),
     "ContrastiveDivergence": ("RBM", lambda e, d: learn.ContrastiveDivergence(k=2)),
     "NoiseContrastive": ("RBM", lambda e, d: learn.NoiseContrastive.matched(e, d, k=3)),
@@ -70,7 +85,10 @@ OBJECTIVES = {
 # What learns each energy: so that a refusal is of the data and not of the learner.
 FITS = {
     **dict.fromkeys(("Mixture", "Gaussians", "Bernoullis", "Centroids", "MarkovChain"), lambda: learn.EM()),
-    "RBM": lambda: learn.Descent(learn.NegativeLogLikelihood()),
+    **dict.fromkeys(
+        ("RBM", "BayesianNetwork", "MarkovField", "FactorGraph", "Factor", "ConditionalTable"),
+        lambda: learn.Descent(learn.NegativeLogLikelihood()),
+    ),
     "GaussianRBM": lambda: learn.Descent(learn.ContrastiveDivergence()),
     "Linear": lambda: learn.Descent(learn.CrossEntropy()),
     "Scorer": lambda: learn.Descent(learn.CrossEntropy()),
@@ -84,6 +102,11 @@ LEARNERS = {
 INFERENCES = {
     "Exact": ("Mixture", infer.Exact, lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value),
     "Enumeration": ("RBM", infer.Enumeration, lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value),
+    "MessagePassing": (
+        "MarkovField",
+        infer.MessagePassing,
+        lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
+    ),
     "LBFGS": ("NeuralEnergy", infer.LBFGS, lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"]),
     "Importance": (
         "Decoder",
@@ -104,6 +127,11 @@ REFUSED = {
         "NeuralEnergy",
         lambda e, x, m: energax.argmin(e, {}, m),
         r"Enumeration cannot list the values of 'x'.*Use LBFGS\(\)",
+    ),
+    "MessagePassing": (
+        "RBM",
+        lambda e, x, m: energax.log_partition(e, m),
+        r"MessagePassing needs tables.*Use Enumeration\(\)",
     ),
     "LBFGS": (
         "RBM",
@@ -249,10 +277,14 @@ class TestEnergy:
             learner = FITS[name]()
             learner.check(energy, check_data(energy, good))
             learn_from = lambda energy, data: energax.fit(energy, data, learner, key=0)
+        space, named = energy.spaces["x"], isinstance(energy.spaces["x"], Categorical)
         wrong = {
-            "rows of shape": {**good, "x": good["x"][:, :1].repeat(9, 1)},
-            energy.spaces["x"].says(): {**good, "x": np.full(good["x"].shape, np.inf)},
-            "expected numbers": {**good, "x": np.full(good["x"].shape, "a")},
+            "one row an example" if named else "rows of shape": {
+                **good,
+                "x": good["x"].reshape(N, -1)[:, :1].repeat(9, 1),
+            },
+            space.says(): {**good, "x": np.full(good["x"].shape, np.inf)},
+            "one of '0'" if named else "expected numbers": {**good, "x": np.full(good["x"].shape, "a")},
             "at least one row": {k: v[:0] for k, v in good.items()},
             "['unknown'": {"unknown": good["x"]},
         }

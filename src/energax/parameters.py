@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -194,3 +196,22 @@ def recentred(energy: Any, statistics: Any, reference: Any) -> Any:
     if hasattr(energy, "recentred"):
         return energy.recentred(statistics, reference)
     return statistics
+
+
+def precision_of(energy: Any) -> Any:
+    """The scope that an energy is asked in: 64 bits if its parameters have them, else as it is outside."""
+    leaves = [leaf for leaf in jax.tree.leaves(energy) if eqx.is_inexact_array(leaf)]
+    double = any(leaf.dtype in (np.float64, np.complex128) for leaf in leaves)
+    return jax.enable_x64(True) if double else contextlib.nullcontext()
+
+
+def in_its_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, run in the precision of the first energy among its arguments."""
+
+    @functools.wraps(function)
+    def scoped(*arguments: Any, **keywords: Any) -> Any:
+        first = next((a for a in (*arguments, *keywords.values()) if isinstance(a, eqx.Module)), None)
+        with precision_of(first):
+            return function(*arguments, **keywords)
+
+    return scoped

@@ -20,7 +20,16 @@ def random_system(seed, k=3, d=2, zero_noise=False):
     spread = lambda n: (lambda a: a @ a.T + 0.1 * np.eye(n))(rng.normal(size=(n, n)))
     Q = np.zeros((k, k)) if zero_noise else spread(k)
     A = rng.normal(size=(k, k)) / np.sqrt(k)
-    return rng.normal(size=k), spread(k), A, rng.normal(size=k), Q, rng.normal(size=(d, k)), rng.normal(size=d), spread(d)
+    return (
+        rng.normal(size=k),
+        spread(k),
+        A,
+        rng.normal(size=k),
+        Q,
+        rng.normal(size=(d, k)),
+        rng.normal(size=d),
+        spread(d),
+    )
 
 
 def as_system(parameters, dtype=jnp.float64):
@@ -32,7 +41,7 @@ def as_system(parameters, dtype=jnp.float64):
 def joint(parameters, steps):
     """Mean and covariance of (z₁ … z_T, x₁ … x_T), written out."""
     m, P, A, b, Q, C, d, R = parameters
-    k, n = len(m), len(d)
+    k = len(m)
     mean, cov = np.zeros((steps, k)), np.zeros((steps, k, steps, k))
     mean[0], cov[0, :, 0] = m, P
     for t in range(1, steps):
@@ -54,7 +63,11 @@ def conditioned(parameters, x, seen):
     at = steps * len(parameters[0]) + np.flatnonzero(seen)
     gap, block = x[seen] - mean[at], cov[np.ix_(at, at)]
     gain = np.linalg.solve(block, cov[at]).T
-    log_p = -0.5 * (gap @ np.linalg.solve(block, gap) + np.linalg.slogdet(2 * np.pi * block)[1]) if len(at) else 0.0
+    log_p = (
+        -0.5 * (gap @ np.linalg.solve(block, gap) + np.linalg.slogdet(2 * np.pi * block)[1])
+        if len(at)
+        else 0.0
+    )
     return mean + gain @ gap, cov - gain @ cov[at], log_p
 
 
@@ -185,7 +198,16 @@ def test_simulated_sequences_have_the_moments_of_the_model():
 def trend(initial, noise):
     """A local trend: level and slope, the level seen."""
     A = np.array([[1.0, 1.0], [0.0, 1.0]])
-    return np.zeros(2), initial * np.eye(2), A, np.zeros(2), noise, np.array([[1.0, 0.0]]), np.zeros(1), np.eye(1)
+    return (
+        np.zeros(2),
+        initial * np.eye(2),
+        A,
+        np.zeros(2),
+        noise,
+        np.array([[1.0, 0.0]]),
+        np.zeros(1),
+        np.eye(1),
+    )
 
 
 @pytest.mark.parametrize("noise", [np.diag([0.1, 0.01]), np.diag([0.0, 0.01]), np.zeros((2, 2))], ids=str)
@@ -195,8 +217,8 @@ def test_float32_with_a_diffuse_start_keeps_its_digits(noise):
 
     def run(dtype):
         system = as_system(trend(1e7, noise), dtype)
-        filtered = kalman.kalman_filter(system, jnp.asarray(x, dtype))
-        smoothed = kalman.smoother(system, filtered)
+        filtered = jax.jit(kalman.kalman_filter)(system, jnp.asarray(x, dtype))
+        smoothed = jax.jit(kalman.smoother)(system, filtered)
         return [np.asarray(a) for a in (smoothed.mean, smoothed.covariance, filtered.log_likelihood.sum())]
 
     rough = run(jnp.float32)
@@ -251,7 +273,7 @@ def test_a_singular_transition_and_singular_noise():
         filtered = kalman.kalman_filter(system, jnp.asarray(x))
         smoothed = read(kalman.smoother(system, filtered))
     blocks = cov[: STEPS * 2, : STEPS * 2].reshape(STEPS, 2, STEPS, 2)
-    np.testing.assert_allclose(filtered.log_likelihood.sum(), log_p, atol=1e-9)
+    np.testing.assert_allclose(np.sum(np.asarray(filtered.log_likelihood)), log_p, atol=1e-9)
     np.testing.assert_allclose(smoothed.mean.ravel(), mean[: STEPS * 2], atol=1e-9)
     np.testing.assert_allclose(smoothed.covariance, [blocks[t, :, t] for t in range(STEPS)], atol=1e-9)
     np.testing.assert_allclose(smoothed.lag_one, [blocks[t + 1, :, t] for t in range(STEPS - 1)], atol=1e-9)
@@ -275,3 +297,41 @@ def test_the_gradient_of_the_likelihood_is_its_slope():
         # A factor reads the lower triangle alone: the slope along a symmetric way is that of both halves.
         found = np.sum(np.asarray(slope[i]) * way)
         np.testing.assert_allclose(found, rise / 2e-5, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def by_parallel_scan(system, x, seen):
+    from energax.infer._kalman_parallel import parallel_filter, parallel_smoother
+
+    filtered = parallel_filter(system, x, seen)
+    return filtered, parallel_smoother(system, filtered)
+
+
+def test_the_parallel_scan_says_the_same():
+    parameters, x, seen = case(0, "coordinates")
+
+    def one_by_one(system, x, seen):
+        filtered = kalman.kalman_filter(system, x, seen)
+        return filtered, kalman.smoother(system, filtered)
+
+    with jax.enable_x64(True):
+        question = as_system(parameters), jnp.asarray(x), jnp.asarray(seen)
+        answers = jax.jit(one_by_one)(*question), jax.jit(by_parallel_scan)(*question)
+        for a, b in zip(*answers, strict=True):
+            assert type(a) is type(b)
+            for name in a._fields:
+                left, right = getattr(a, name), getattr(b, name)
+                if "factor" in name or name == "rest":
+                    left, right = kalman.squared(left), kalman.squared(right)
+                np.testing.assert_allclose(left, right, atol=1e-9, err_msg=name)
+
+
+def test_the_parallel_scan_in_float32_with_a_diffuse_start():
+    x = np.cumsum(np.random.default_rng(0).normal(size=(STEPS, 1)), 0)
+    parameters, seen = trend(1e7, np.zeros((2, 2))), np.ones((STEPS, 1), bool)
+    mean, cov, log_p = conditioned(parameters, x, seen)
+    system = as_system(parameters, jnp.float32)
+    filtered, smoothed = jax.jit(by_parallel_scan)(system, jnp.asarray(x, jnp.float32), jnp.asarray(seen))
+    np.testing.assert_allclose(smoothed.mean.ravel(), mean[: 2 * STEPS], atol=5e-3)
+    blocks = [cov[2 * t : 2 * t + 2, 2 * t : 2 * t + 2] for t in range(STEPS)]
+    np.testing.assert_allclose(smoothed.covariance, blocks, atol=5e-3)
+    np.testing.assert_allclose(filtered.log_likelihood.sum(), log_p, rtol=1e-4)

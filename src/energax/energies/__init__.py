@@ -1,5 +1,7 @@
 """Models, one family a file."""
 
+from ._bayes import BayesianNetwork as BayesianNetwork
+from ._bayes import ConditionalTable as ConditionalTable
 from ._bernoulli import Bernoullis as Bernoullis
 from ._boltzmann import RBM as RBM
 from ._boltzmann import GaussianRBM as GaussianRBM
@@ -18,6 +20,10 @@ from ._likelihoods import Gaussian as Gaussian
 from ._linear import Linear as Linear
 from ._linear import Scorer as Scorer
 from ._markov import MarkovChain as MarkovChain
+from ._network import Factor as Factor
+from ._network import FactorGraph as FactorGraph
+from ._network import MarkovField as MarkovField
+from ._network import Network as Network
 from ._neural import NeuralEnergy as NeuralEnergy
 from ._ngram import NGram as NGram
 from ._ngram_smoothing import AddK as AddK

@@ -15,6 +15,7 @@ from ..missing import is_masked, known, mask_of
 from ..spaces import Categorical, Real, declared, is_concrete
 from ._covariance import Covariance, Full
 from ._missing_normal import expected_rows
+from ._normal_prior import NormalPrior
 from ._starts import START_NAMES, column_moments, hard_sums, random_sums, start_centers
 
 
@@ -29,6 +30,7 @@ class Gaussians(Energy):
         covariance: `Full`, `Diagonal`, `Spherical` or `Tied`; a bare (k, d, d) array is a `Full`.
         start: where `initialise` begins: "kmeans", "k-means++", "random" (responsibilities) or
             "random_from_data" (rows as means).
+        prior: what is believed of means and covariances beforehand; None is maximum likelihood.
 
     Ghahramani and Jordan (1994), Supervised learning from incomplete data via an EM approach.
 
@@ -40,11 +42,12 @@ class Gaussians(Energy):
     means: jax.Array
     covariance: Covariance
     start: str = eqx.field(static=True, default="kmeans")
+    prior: NormalPrior | None = None
 
     marginalises = frozenset({"x"})
     normalised = True
 
-    def __init__(self, means: Any, covariance: Any, start: str = "kmeans"):
+    def __init__(self, means: Any, covariance: Any, start: str = "kmeans", prior: NormalPrior | None = None):
         means = jnp.asarray(means)
         if means.ndim != 2:
             raise BadInput("means", f"shape {means.shape}", "(k, d): one row a component")
@@ -57,7 +60,7 @@ class Gaussians(Energy):
                 raise BadInput(f"covariance.{name}", "values that are not legal", space.says())
         if start not in START_NAMES:
             raise BadInput("start", repr(start), f"one of {', '.join(map(repr, START_NAMES))}")
-        self.means, self.covariance, self.start = means, covariance, start
+        self.means, self.covariance, self.start, self.prior = means, covariance, start, prior
 
     @property
     def spaces(self):
@@ -116,6 +119,10 @@ class Gaussians(Energy):
         return {"count": count, "first": first, "scatter": self.covariance.scatter(x, self.means, posterior)}
 
     def maximise(self, statistics, trainable=None):
+        if self.prior is not None:
+            moves = trainable is None or bool(trainable.means)
+            found = self.prior.maximum(self.means, self.covariance, statistics, moves)
+            return Gaussians(*found, self.start, self.prior)
         count, first, scatter = statistics["count"], statistics["first"], statistics["scatter"]
         eps = 10 * jnp.finfo(count.dtype).eps
         step = first / (count + eps)[:, None]
@@ -146,7 +153,7 @@ class Gaussians(Energy):
         spread = column_moments(x, weight)[1] * jnp.eye(d, dtype=self.means.dtype)
         columns = self.covariance.reduce(jnp.broadcast_to(spread, (k, d, d)))
         wide = self.covariance.maximise(columns, jnp.ones(k, self.means.dtype), jnp.zeros_like(self.means))
-        begin = Gaussians(centers.astype(self.means.dtype), wide, self.start)
+        begin = Gaussians(centers.astype(self.means.dtype), wide, self.start, self.prior)
         if self.start == "random":
             return begin.maximise(random_sums(begin, key, {"x": x}, weight))
         return begin.of_nearest({"x": x}, weight)

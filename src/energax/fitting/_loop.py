@@ -18,7 +18,7 @@ from ..energy import Energy
 from ..errors import BadInput
 from ..keys import as_key, numpy_generator
 from ..missing import number_of_rows
-from ..parameters import Freeze, check_parameters, trainable
+from ..parameters import Freeze, check_parameters, in_its_precision, trainable
 from . import _compiled as compiled
 from ._checkpoint import as_checkpoint, fingerprint, load_carry, save_carry
 from ._data import batch_layout, check_data, check_weights, epoch_order, is_stream, padded_rows, real_dtype
@@ -31,6 +31,7 @@ _MOST_INDICES = 2**20  # of shuffled rows handed to one compiled call
 _MOST_EPOCHS = 64  # in one compiled call
 
 
+@in_its_precision
 def fit(
     energy: Energy,
     data: Any,

@@ -58,7 +58,7 @@ def hill_climb(
     forbidden: Iterable[tuple[Any, Any]] = (),
     max_parents: int | None = None,
     start: nx.DiGraph | None = None,
-    tabu: int = 20,
+    tabu: int = 100,
     restarts: int = 0,
     max_moves: int = 10_000,
     equivalent_sample_size: float = 1.0,
@@ -84,7 +84,7 @@ def hill_climb(
     >>> sorted(found.graph.edges), found.converged
     ([('a', 'c'), ('b', 'c')], True)
     >>> print(found.history[0])
-    add c → b: -1992.15
+    add b → c: -1922.55
 
     References: Heckerman, Geiger and Chickering, Machine Learning 20, 1995; Tsamardinos, Brown and
     Aliferis, Machine Learning 65, 2006, for the tabu list; Zobrist, Wisconsin TR 88, 1970, for its keys.
@@ -111,9 +111,7 @@ def hill_climb(
     )
     if not done:
         warnings.warn(f"hill_climb {status}.", ConvergenceWarning, stacklevel=2)
-    moves = tuple(
-        Move(kind, columns.names[u], columns.names[v], value) for kind, u, v, value in history
-    )
+    moves = tuple(Move(kind, columns.names[u], columns.names[v], value) for kind, u, v, value in history)
     return Structure(_named(columns, best.arrows), best.score, moves, done, status)
 
 
@@ -270,7 +268,8 @@ class _Search:
 
     def climb(self, arrows: np.ndarray) -> tuple[_Best, list[_Step], bool]:
         state = _State(self.scores, arrows)
-        best, history, kept, idle = _Best(arrows.copy(), state.score), [], 0, 0
+        history: list[_Step] = []
+        best, kept, idle = _Best(arrows.copy(), state.score), 0, 0
         key = np.bitwise_xor.reduce(self.words[arrows], initial=0)
         recent = [key]
         while len(history) < self.max_moves:

@@ -161,10 +161,12 @@ def _split(data: Any) -> tuple[np.ndarray, np.ndarray, list[Any] | None]:
 
 def _split_array(data: Any) -> tuple[np.ndarray, np.ndarray]:
     if hasattr(data, "value") and hasattr(data, "observed"):
-        return np.asarray(data.value), np.asarray(data.observed)
-    if isinstance(data, np.ma.MaskedArray):
-        return data.filled(0), ~np.ma.getmaskarray(data)
-    value = np.asarray(data)
+        value, seen = np.asarray(data.value), np.asarray(data.observed)
+    elif isinstance(data, np.ma.MaskedArray):
+        value, seen = data.data, ~np.ma.getmaskarray(data)
+    else:
+        value = np.asarray(data)
+        seen = np.ones(value.shape, bool)
     if value.dtype.kind not in "iubf":
         raise BadInput(
             "data",
@@ -172,7 +174,9 @@ def _split_array(data: Any) -> tuple[np.ndarray, np.ndarray]:
             "whole numbers 0, 1, …: the states of each variable",
             "Number the states: pandas.factorize or numpy.unique(return_inverse=True).",
         )
-    seen = ~np.isnan(value) if value.dtype.kind == "f" else np.ones(value.shape, bool)
+    if value.dtype == bool:
+        value = value.astype(np.int8)
+    seen = seen & ~np.isnan(value)
     return np.where(seen, value, 0), seen
 
 

@@ -79,7 +79,7 @@ def cpdag(graph: nx.DiGraph) -> nx.DiGraph:
     arrows = {(u, c) for a, c, b in v_structures(graph) for u in (a, b)}
     # The directions of `graph` are one member of the class, so only they need be tried.
     waiting = [edge for edge in graph.edges if edge not in arrows]
-    compelled = True
+    compelled = waiting
     while compelled:
         compelled = [(u, v) for u, v in waiting if _compelled(near, arrows, u, v)]
         arrows.update(compelled)
@@ -97,5 +97,7 @@ def _compelled(near: nx.Graph, arrows: set[tuple[Node, Node]], u: Node, v: Node)
     return (
         any(w not in near[v] for w in into_u)  # else w → u ← v
         or any((u, w) in arrows for w in into_v)  # else u → w → v → u
-        or any(b not in near[a] for a, b in itertools.combinations(into_v, 2))  # else a → v, v → u cycles
+        or any(  # else a → v → u makes a → u, likewise b → u: a v-structure, which the graph must have
+            b not in near[a] and not {(a, u), (b, u)} <= arrows for a, b in itertools.combinations(into_v, 2)
+        )
     )

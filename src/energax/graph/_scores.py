@@ -50,6 +50,9 @@ class FamilyScores:
             raise BadInput("score", repr(score), f"one of {', '.join(SCORES)}")
         if not (math.isfinite(equivalent_sample_size) and equivalent_sample_size > 0):
             raise BadInput("equivalent_sample_size", f"{equivalent_sample_size}", "a number above 0")
+        if columns.weights is not None and columns.total < 2:
+            remedy = "Weights that sum to one say nothing of how many rows there are: multiply them by it."
+            raise BadInput("weights", f"the sum {columns.total:.4g}", "how often each row counts", remedy)
         self.columns = columns.complete("a score").merged()
         self._score, self._size = SCORES[score], float(equivalent_sample_size)
         self._known: dict[tuple[int, frozenset[int]], float] = {}

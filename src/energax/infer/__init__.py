@@ -12,6 +12,7 @@ from ._enumeration import Enumeration as Enumeration
 from ._exact import Exact as Exact
 from ._importance import Importance as Importance
 from ._lbfgs import LBFGS as LBFGS
+from ._message_passing import MessagePassing as MessagePassing
 from ._method import Cost as Cost
 from ._method import Method as Method
 from ._method import Minimum as Minimum

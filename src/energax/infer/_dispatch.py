@@ -13,6 +13,7 @@ from ..energy import Energy
 from ..errors import BadInput, Intractable, Unsuitable
 from ..estimate import Estimate
 from ..keys import as_key
+from ..parameters import in_its_precision
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._ancestral import Ancestral
 from ._chains import Chains
@@ -38,13 +39,18 @@ _STANDARD: dict[str, tuple[Method, ...]] = {
 def candidates(task: str, energy: Energy) -> tuple[Method, ...]:
     """The methods tried without a `method=`, best first; a family may add its own.
 
-    An energy with `inference(task)` names its family's standard method there.
+    An energy with `inference(task)` names its family's standard method there. One that is exact comes
+    first, an approximation after enumeration.
     """
     own = energy.inference(task) if hasattr(energy, "inference") else None
-    after_exact = 1 + max(i for i, m in enumerate(_STANDARD[task]) if isinstance(m, Enumeration))
     standard = _STANDARD[task]
-    family = () if own is None else (_as_method(own),)
-    return (*standard[:after_exact], *family, *standard[after_exact:])
+    if own is None:
+        return standard
+    family = _as_method(own)
+    if family.knowledge:
+        return (family, *standard)
+    after_exact = 1 + max(i for i, m in enumerate(standard) if isinstance(m, Enumeration))
+    return (*standard[:after_exact], family, *standard[after_exact:])
 
 
 def choose(task: str, question: Question, method: Any = None) -> Method:
@@ -159,6 +165,7 @@ def _key(key: Any, method: Method, task: str, question: Question) -> Any:
     raise BadInput("key", "none", "an int or a JAX key", f"{method.label} draws at random: try key=0.")
 
 
+@in_its_precision
 def argmin(
     energy: Energy, given: Mapping[str, Any] | None = None, method: Any = None, *, key: Any = None
 ) -> Minimum:
@@ -185,6 +192,7 @@ def argmin(
     return chosen.argmin(question, None if key is None else as_key(key))
 
 
+@in_its_precision
 def posterior(
     energy: Energy, given: Mapping[str, Any] | None = None, method: Any = None, *, key: Any = None
 ) -> Posterior:
@@ -204,6 +212,7 @@ def posterior(
     return chosen.posterior(question, _key(key, chosen, "posterior", question))
 
 
+@in_its_precision
 def log_prob(
     energy: Energy,
     data: Mapping[str, Any],
@@ -242,6 +251,7 @@ def _without_inputs(energy: Energy, data, given):
     return data, given
 
 
+@in_its_precision
 def log_partition(energy: Energy, method: Any = None, *, key: Any = None) -> Estimate:
     """log Z = log Σ exp(−e) over all variables.
 
@@ -255,6 +265,7 @@ def log_partition(energy: Energy, method: Any = None, *, key: Any = None) -> Est
     return chosen.log_partition(question, _key(key, chosen, "log_partition", question))
 
 
+@in_its_precision
 def sample(
     energy: Energy,
     n: int,
@@ -294,6 +305,7 @@ def sample(
     return chosen.sample(question, int(n), as_key(key))
 
 
+@in_its_precision
 def plan(
     task: str | Callable[..., Any],
     energy: Energy,

@@ -3,7 +3,7 @@
 Up, in log space, from the leaves: every clique multiplies its factors and the messages of its children,
 and divides by its separator,
 
-    ψ_c(s, r) = Π factors · Π messages,      message(s) = Σ_r ψ_c(s, r),      p(r | s) = ψ_c(s, r) / message(s).
+    ψ_c(s, r) = Π factors · Π messages,    message(s) = Σ_r ψ_c(s, r),    p(r | s) = ψ_c(s, r) / message(s).
 
 Down, in plain probabilities, from the root: the parent's belief, summed to the separator, is absorbed,
 
@@ -19,16 +19,20 @@ Comput. Statist. Quart. 4, 1990.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 
-from ._junction_plan import Clique, Level, Plan, Ragged
+from ._junction_layout import Level, Plan, Ragged
+from ._junction_shape import Clique
 
+_CHAIN = 4  # sums of up to so many terms are left to the compiler's fusion
+_LARGE = 2**16  # entries; tables above are made one at a time
 Reduce = Callable[[Any], tuple[Any, Any]]  # (rows, columns, …) -> the kept matrix and the messages (rows, …)
 
 
@@ -46,8 +50,7 @@ def best(log_table: Any) -> tuple[Any, Any]:
     return log_table, jnp.max(log_table, axis=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class Upward:
+class Upward(eqx.Module):
     """What the way up leaves: a matrix for every block of every level and every core clique, and log Z."""
 
     log_z: Any
@@ -63,20 +66,18 @@ def upward(plan: Plan, log_tables: Sequence[Any], log_evidence: Sequence[Any], r
     ends = jnp.asarray([0, -jnp.inf], dtype)
     factors = wide(jnp.concatenate([*(log_tables[f].ravel() for f in plan.small), ends]))
     evidence = jnp.concatenate([*log_evidence, jnp.zeros((1, *batch), dtype)])
-    messages = jnp.zeros((0, *batch), dtype)
+    base = ragged_sum(factors, plan.factors) + _summed(evidence, plan.evidence, False)
+    messages, start = jnp.zeros((0, *batch), dtype), plan.n_beliefs
     fringe: list[tuple[Any, ...]] = []
     for level in reversed(plan.levels):
         padded = jnp.concatenate([messages, jnp.zeros((1, *batch), dtype)])
-        kept, found = [], []
+        start -= sum(math.prod(block.shape) for block in level.blocks)
+        at, kept, found = start, [], []
         for block in level.blocks:
-            log_table = jnp.zeros((*block.shape, *batch), dtype)
-            for source, index in (
-                (factors, block.factors),
-                (evidence, block.evidence),
-                (padded, block.messages),
-            ):
-                for slot in index:
-                    log_table = log_table + source[slot]
+            log_table = base[at : at + math.prod(block.shape)].reshape(*block.shape, *batch)
+            at += math.prod(block.shape)
+            if len(block.messages):
+                log_table = log_table + _summed(padded, block.messages, level.inflow is None and plan.core)
             matrix, message = reduce(log_table)
             kept.append(matrix)
             found.append(message)
@@ -86,6 +87,7 @@ def upward(plan: Plan, log_tables: Sequence[Any], log_evidence: Sequence[Any], r
     log_z = jnp.sum(messages[top.owner], axis=0)
     core: dict[int, Any] = {}
     arriving: dict[int, Any] = {}
+    token = log_z
     for i in reversed(plan.core):
         clique = plan.cliques[i]
         log_table = jnp.zeros((clique.size, *batch), dtype)
@@ -98,10 +100,11 @@ def upward(plan: Plan, log_tables: Sequence[Any], log_evidence: Sequence[Any], r
             else:
                 start = top.start[child]
                 message = messages[start : start + plan.cliques[child].rows]
+            if clique.size > _LARGE:
+                message = _after(message, token)
             log_table = _absorb(log_table, message, plan.cliques[child].separator, clique)
-        # Without the barrier the sum would be computed again for each of its uses.
-        log_table = jax.lax.optimization_barrier(log_table)
         core[i], message = reduce(log_table.reshape(clique.rows, clique.columns, *batch))
+        token = message[0]
         if clique.parent < 0:
             log_z = log_z + message[0]
         else:
@@ -109,8 +112,7 @@ def upward(plan: Plan, log_tables: Sequence[Any], log_evidence: Sequence[Any], r
     return Upward(log_z, tuple(fringe[::-1]), core)
 
 
-@dataclasses.dataclass(frozen=True)
-class Beliefs:
+class Beliefs(eqx.Module):
     """p(clique) of all cliques: the fringe in one vector (with a zero at its end), the core each alone."""
 
     fringe: Any
@@ -123,13 +125,17 @@ def downward(plan: Plan, up: Upward) -> Beliefs:
     dtype = up.log_z.dtype
     one = jnp.where(up.log_z > -jnp.inf, 1, 0).astype(dtype)[None]
     core: dict[int, Any] = {}
-    entering = {}
+    entering: dict[int, Any] = {}
+    token = up.log_z
     for i in plan.core:
         clique = plan.cliques[i]
         separator = one if clique.parent < 0 else entering.pop(i)
+        if clique.size > _LARGE:
+            separator = _after(separator, token)
         core[i] = (up.core[i] * separator[:, None]).reshape(clique.size, *batch)
         for child in clique.children:
-            entering[child] = _sum_to(core[i], plan.cliques[child].separator, clique)
+            entering[child] = sum_to(core[i], plan.cliques[child].separator, clique)
+            token = entering[child][0]
     pieces = []
     above = jnp.zeros((0, *batch), dtype)
     zero = jnp.zeros((1, *batch), dtype)
@@ -152,10 +158,25 @@ def _top(plan: Plan, level: Level, entering: dict[int, Any], one: Any) -> Any:
     return jnp.concatenate([entering.get(i, one) for block in level.blocks for i in block.cliques])
 
 
+def take(values: Any, index: Any) -> Any:
+    """values[index] along the first axis, for indices that are known to be right."""
+    return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def _summed(values: Any, index: Any, once: Any) -> Any:
+    """Σ_slots values[index]: a few terms are left to fusion, unless they must be computed only once.
+
+    A chain of sums that feeds the core would be repeated for every entry of its tables.
+    """
+    if len(index) > _CHAIN or once:
+        return jnp.sum(take(values, index), axis=0)
+    return functools.reduce(jnp.add, [take(values, slot) for slot in index])
+
+
 def ragged_sum(values: Any, lists: Ragged) -> Any:
     """Σ values[list] for every list."""
-    sums = jnp.concatenate([jnp.sum(values[block], axis=1) for block in lists.blocks])
-    return sums if lists.order is None else sums[lists.order]
+    sums = jnp.concatenate([jnp.sum(take(values, block), axis=1) for block in lists.blocks])
+    return sums if lists.order is None else take(sums, lists.order)
 
 
 # -- dense tables of the core -----------------------------------------------------------------------
@@ -177,6 +198,11 @@ def _runs(inside: Sequence[int], clique: Clique) -> tuple[list[int], list[bool]]
     return sizes, flags
 
 
+def _after(value: Any, token: Any) -> Any:
+    """The value, but only once the token is known: large tables one after the other, not all at once."""
+    return value + jnp.where(token > jnp.inf, 1, 0).astype(value.dtype)  # never, but who could tell
+
+
 def _absorb(log_table: Any, message: Any, inside: Sequence[int], clique: Clique) -> Any:
     """Multiply a function of some of the clique's variables (in its order) into its table."""
     sizes, flags = _runs(inside, clique)
@@ -186,7 +212,7 @@ def _absorb(log_table: Any, message: Any, inside: Sequence[int], clique: Clique)
     return summed.reshape(-1, *batch)
 
 
-def _sum_to(table: Any, inside: Sequence[int], clique: Clique) -> Any:
+def sum_to(table: Any, inside: Sequence[int], clique: Clique) -> Any:
     """Sum out all of the clique's variables but some."""
     sizes, flags = _runs(inside, clique)
     axes = tuple(axis for axis, flag in enumerate(flags) if not flag)

@@ -179,8 +179,8 @@ def kalman_filter(system: System, x: Any, seen: Any = None) -> Filtered:
 
     first = (s.initial_mean, s.initial_factor)
     _, (mean, factor, *ahead, log_p) = jax.lax.scan(step, first, (x, seen, factors))
-    predicted = [jnp.concatenate([a[None], b]) for a, b in zip(first, ahead, strict=True)]
-    return Filtered(mean, factor, *predicted, log_p)
+    means, factors = (jnp.concatenate([a[None], b]) for a, b in zip(first, ahead, strict=True))
+    return Filtered(mean, factor, means, factors, log_p)
 
 
 def backward_kernels(system: System, filtered: Filtered) -> tuple[Any, Any]:
@@ -258,8 +258,7 @@ def forecast(system: System, mean: Any, factor: Any, steps: int) -> Forecast:
 def simulate(system: System, steps: int, key: Any) -> tuple[Any, Any]:
     """(z (steps, k), x (steps, d)), drawn from the model."""
     s, (first, rest) = system, jax.random.split(key)
-    dtype, (d, k) = s.transition.dtype, s.emission.shape
-    moves = jax.random.normal(first, (steps, k), dtype)
+    moves = jax.random.normal(first, (steps, len(s.transition)), s.transition.dtype)
 
     def step(z, noise):
         new = s.transition @ z + s.transition_offset + s.transition_factor @ noise

@@ -20,11 +20,12 @@ TASKS = ("argmin", "posterior", "log_prob", "log_partition", "sample")
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a method will spend on all rows: evaluations of the energy, joint values, bytes held."""
+    """What a method will spend: evaluations of the energy, joint values, operations, bytes held."""
 
     evaluations: int | None = None
     joint_values: int | None = None
     n_bytes: int | None = None
+    operations: int | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -32,6 +33,8 @@ class Cost:
             parts.append(f"{self.joint_values:,} joint values a row")
         if self.evaluations is not None:
             parts.append(f"about {self.evaluations:,} evaluations of the energy")
+        if self.operations is not None:
+            parts.append(f"about {self.operations:,} operations a row")
         if self.n_bytes is not None:
             parts.append(f"about {_bytes(self.n_bytes)} of memory")
         return ", ".join(parts) or "not known"
@@ -70,6 +73,9 @@ class Method(eqx.Module):
     """
 
     tasks: ClassVar[frozenset[str]] = frozenset()
+
+    #: Whether it is a family's own exact knowledge, which is tried before enumeration.
+    knowledge: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

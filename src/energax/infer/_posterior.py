@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import BadInput, Intractable
 from ..estimate import Estimate
 from ..keys import as_key
+from ..parameters import precision_of
 from ..spaces import Binary, Space
 
 if TYPE_CHECKING:
@@ -83,18 +84,21 @@ class Posterior(ABC):
         if np.prod([float(s) for s in shape]) > 2**20:
             size = " × ".join(f"{s:,}" for s in shape)
             raise Intractable("joint", f"a table of {size}", f"{2**20:,}", "Ask for fewer variables.")
-        table = self._joint(names)
+        with precision_of(self._question.energy):
+            table = self._joint(names)
         return self._question.answer(table.reshape(-1, *shape))
 
     def sample(self, n: int = 1, *, key: Any) -> Draws:
         """Draws from p(hidden | given)."""
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise BadInput("n", repr(n), "a number of draws >= 1")
-        return self._sample(int(n), as_key(key))
+        with precision_of(self._question.energy):
+            return self._sample(int(n), as_key(key))
 
     def _once(self, name: str, compute: Any) -> Any:
         if name not in self._cache:
-            self._cache[name] = compute()
+            with precision_of(self._question.energy):
+                self._cache[name] = compute()
         return self._cache[name]
 
     def _log_evidence(self) -> Estimate:
@@ -128,6 +132,41 @@ class Posterior(ABC):
 
     @abstractmethod
     def _sample(self, n: int, key: Any) -> Draws: ...
+
+
+class Labelled(np.ndarray):
+    """Probabilities whose last axis may be read by the names of the states: `p["yes"]`.
+
+    >>> p = Labelled.of(np.array([0.25, 0.75]), ("no", "yes"))
+    >>> float(p["yes"]), float(p[0])
+    (0.75, 0.25)
+    """
+
+    labels: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, values: Any, labels: tuple[str, ...] | None) -> Any:
+        if labels is None:
+            return np.asarray(values)
+        out = np.asarray(values).view(cls)
+        out.labels = labels
+        return out
+
+    def __array_finalize__(self, other: Any) -> None:
+        # Only what keeps the axis of states keeps their names.
+        labels = getattr(other, "labels", None)
+        same = labels is not None and self.ndim > 0 and self.shape[-1] == len(labels)
+        self.labels = labels if same else None
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, str):
+            return super().__getitem__(index)
+        if self.labels is None or index not in self.labels:
+            raise BadInput("state", repr(index), f"one of {self.labels}")
+        return np.asarray(self)[..., self.labels.index(index)]
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
 
 
 def has_mean(space: Space) -> bool:

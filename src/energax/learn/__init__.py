@@ -10,6 +10,7 @@ from ._em import EM as EM
 from ._likelihood import NegativeLogLikelihood as NegativeLogLikelihood
 from ._noise import NoiseContrastive as NoiseContrastive
 from ._objective import Objective as Objective
+from ._pseudo import PseudoLikelihood as PseudoLikelihood
 from ._score import Denoising as Denoising
 from ._score import Exact as Exact
 from ._score import ScoreMatching as ScoreMatching

@@ -1,0 +1,228 @@
+"""Message passing on networks of finite variables: exact answers by a tree of cliques."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import BadInput, Intractable
+from ..estimate import Estimate
+from ..missing import is_masked, known
+from ..samplers import Draws
+from ._junction import JunctionTree
+from ._method import Cost, Method, Minimum
+from ._posterior import Labelled, Posterior
+from ._question import Question
+
+_FEW_ROWS = 16
+_MOST_NUMBERS = 2**24  # in the tables of all rows that are answered in one call
+
+
+class MessagePassing(Method):
+    """Sum-product and max-product on a junction tree: exact, and as dear as its largest clique.
+
+    The tree is built for what is given (known values leave their tables), its width and bytes are
+    told by `plan` before anything runs, and every row of evidence goes through one compiled call.
+
+    Lauritzen and Spiegelhalter (1988), Local computations with probabilities on graphical structures.
+
+    >>> from energax import log_partition, posterior
+    >>> from energax.energies import BayesianNetwork
+    >>> net = BayesianNetwork({"rain": [0.8, 0.2], "wet": (("rain",), [[0.9, 0.1], [0.2, 0.8]])})
+    >>> posterior(net, {"wet": 1}).marginals["rain"].round(3)
+    array([0.333, 0.667])
+    """
+
+    tasks = frozenset({"argmin", "posterior", "log_prob", "log_partition", "sample"})
+    knowledge = True
+
+    @property
+    def label(self):
+        return "message passing"
+
+    def unsuitable(self, task, question):
+        if not hasattr(question.energy, "tables"):
+            return f"needs tables over finite variables, which {type(question.energy).__name__} has not"
+        return None
+
+    def why(self, task, question):
+        tree = tree_of(question)
+        return f"a junction tree of width {tree.width} answers exactly" if tree else "everything is known"
+
+    def cost(self, task, question):
+        tree = tree_of(question)
+        return Cost(n_bytes=tree.bytes, operations=tree.operations) if tree else Cost()
+
+    def log_partition(self, question, key):
+        if question.energy.knows_log_partition:
+            return Estimate(np.asarray(question.energy.log_partition()), kind="exact", method=self.label)
+        return Estimate(_log_evidence(question)[0], kind="exact", method=self.label)
+
+    def log_prob(self, question, key):
+        log_z = self.log_partition(Question(question.energy, {}), key).value
+        return Estimate(_log_evidence(question) - log_z, kind="exact", method=self.label)
+
+    def posterior(self, question, key):
+        found = NetworkPosterior(question, key)
+        found.require_possible()
+        return found
+
+    def argmin(self, question, key):
+        refuse_impossible(question, _log_evidence(question))
+        values, energy = _solve(_most_probable, question)
+        values = {k: v for k, v in values.items() if k in question.sought}
+        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+
+    def sample(self, question, n, key):
+        refuse_impossible(question, _log_evidence(question))
+        return NetworkPosterior(question)._sample(n, key)
+
+
+class NetworkPosterior(Posterior):
+    """p(hidden | given) of a network, by calibrated cliques.
+
+    `marginals["lung"]["yes"]` reads by the name of a state where states have names; what was given is
+    there too, as a certainty.
+    """
+
+    method = "message passing"
+    kind = "exact"
+
+    def _calibrated(self):
+        """log Z of every row's evidence, and all marginals: one pass up the tree and one down."""
+        return self._once("calibrated", lambda: _solve(_marginals, self._question))
+
+    def require_possible(self):
+        refuse_impossible(self._question, self._calibrated()[0])
+
+    def _marginals(self):
+        question = self._question
+        found = dict(self._calibrated()[1])
+        dtype = next(iter(found.values())).dtype if found else float
+        spaces, out = question.spaces, {}
+        for name, space in spaces.items():
+            if name not in found:  # what is given is certain
+                found[name] = np.eye(space.n_values, dtype=dtype)[question.given[name]]
+            out[name] = Labelled.of(found[name], space.labels)
+        return out
+
+    def _mean(self):
+        return {}
+
+    def _mode(self):
+        states = _solve(_most_probable, self._question)[0]
+        return {k: v for k, v in states.items() if k in self.spaces}
+
+    def _joint(self, names):
+        return _solve(functools.partial(_joint, names=names), self._question)
+
+    def _sample(self, n, key):
+        drawn = _solve(functools.partial(_draws, n=n), self._question, key)
+        drawn = {k: v for k, v in drawn.items() if k in self.spaces}
+        values = {k: np.swapaxes(v, 0, 1)[None] if self._question.many else v for k, v in drawn.items()}
+        return Draws(values, method=self.method, exact=True)
+
+    def _log_evidence(self):
+        if not self._question.given:
+            return Estimate(0.0, method=self.method)
+        log_z = MessagePassing().log_partition(Question(self._question.energy, {}), None).value
+        estimate = Estimate(self._calibrated()[0] - log_z, kind="exact", method=self.method)
+        return estimate if self._question.many else estimate[0]
+
+
+def tree_of(question: Question) -> JunctionTree | None:
+    """The junction tree of what is hidden once all that is known for certain is; None if nothing is."""
+    certain = [k for k, v in question.given.items() if not is_masked(v)]
+    cards, scopes = question.energy.tables().shapes_given(certain)
+    return JunctionTree.build(cards, scopes) if cards else None
+
+
+def _solve(ask: Any, question: Question, key: Any = None) -> Any:
+    """`ask(tables, evidence, key)` of every row of evidence; answers with a leading axis of rows.
+
+    A few rows are answered one after another on the tree of what is left when known values are read
+    out of their tables. Many rows share the tree of the whole network, with evidence as vectors, in one
+    compiled call; unless that tree is too wide, which known values may mend.
+    """
+    tables, n = question.energy.tables().on_host(), question.n
+    tree = None
+    if n > _FEW_ROWS:
+        with contextlib.suppress(Intractable):
+            tree = JunctionTree.build(tables.cards, tables.scopes)
+    keys = jax.random.split(jax.random.key(0) if key is None else key, n)
+    if tree is None:
+        rows = [jax.tree.map(lambda a, i=i: a[i], question.given) for i in range(n)]
+        answers = [ask(*tables.given(row), k) for row, k in zip(rows, keys, strict=True)]
+        return jax.tree.map(lambda *each: np.stack(each), *answers)
+    rest, evidence = tables.with_evidence(question.given, n)
+    size = max(1, _MOST_NUMBERS // max(1, tree.cost.entries))
+    answers = []
+    for start in range(0, n, size):
+        some = [e[np.minimum(np.arange(start, start + min(size, n)), n - 1)] for e in evidence]
+        answer = ask(rest, tuple(some), keys[start])
+        answers.append(jax.tree.map(lambda a: np.asarray(a)[: n - start], answer))  # noqa: B023
+    return jax.tree.map(lambda *each: np.concatenate(each), *answers)
+
+
+def _log_evidence(question: Question) -> np.ndarray:
+    return np.asarray(_solve(_log_z, question))
+
+
+def refuse_impossible(question: Question, log_p: np.ndarray) -> None:
+    """Evidence of probability zero has no posterior: say which entries cannot go together."""
+    if not question.given:
+        if np.isneginf(log_p).any():
+            raise BadInput("energy", "no state of any probability", "a model that allows something")
+        return
+    if not np.isneginf(log_p).any():
+        return
+    row = int(np.argmax(np.isneginf(log_p)))
+    clash = {k: jax.tree.map(lambda a: a[row], v) for k, v in question.given.items()}
+    clash = {k: v for k, v in clash.items() if not is_masked(v) or bool(v.observed)}
+    for name in list(clash):  # what can be dropped with the rest still impossible is not to blame
+        fewer = {k: v for k, v in clash.items() if k != name}
+        if fewer and np.isneginf(_log_evidence(Question(question.energy, fewer)))[0]:
+            clash = fewer
+    spaces = question.spaces
+    words = " and ".join(f"{k} = {_state(spaces[k], known(v))}" for k, v in clash.items())
+    where = f" in row {row}" if question.many else ""
+    raise BadInput(
+        "given", f"evidence of probability zero{where}: {words}", "values that can occur together"
+    )
+
+
+def _state(space: Any, value: Any) -> str:
+    return str(int(value)) if space.labels is None else space.labels[int(value)]
+
+
+# -- what is asked of tables, for one row of evidence or for many at once --------------------------
+
+
+def _log_z(tables, evidence, key):
+    return tables.log_partition(evidence)
+
+
+def _marginals(tables, evidence, key):
+    if not tables.names:
+        return tables.log_partition(evidence), {}
+    tree = JunctionTree.build(tables.cards, tables.scopes)
+    log_z, each = tree.marginals(tables.logs, evidence)
+    return log_z, dict(zip(tables.names, each, strict=True))
+
+
+def _most_probable(tables, evidence, key):
+    states, value = tables.maximise(evidence)
+    return states, -value
+
+
+def _joint(tables, evidence, key, names):
+    tree = JunctionTree.build(tables.cards, tables.scopes)
+    return np.exp(tree.joint(tuple(tables.names.index(n) for n in names), tables.logs, evidence))
+
+
+def _draws(tables, evidence, key, n):
+    return tables.draw(key, n, evidence)

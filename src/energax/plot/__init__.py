@@ -1,0 +1,7 @@
+"""Pictures of what the library computes, for Matplotlib: each takes `ax=` and returns the axes it drew on."""
+
+from ._decoded import decoded as decoded
+from ._forecast import forecast as forecast
+from ._junction import junction_tree as junction_tree
+from ._network import network as network
+from ._transitions import transitions as transitions

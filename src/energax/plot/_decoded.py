@@ -1,0 +1,236 @@
+"""A sequence, the states it was decoded into, and how sure that is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import BadInput
+from ._style import INK, colours, legend, panel, text_size, write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_STYLES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+_FEW = 20  # whole numbers with at most so many values are symbols, with more they are amounts
+_SHORT = 30  # words up to this many are written out
+
+
+def decoded(
+    x: Any,
+    states: Any,
+    probabilities: Any = None,
+    names: Sequence[str] | None = None,
+    *,
+    symbols: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Observations over time on bands in the colours of their states, and the posterior beneath.
+
+    `x` holds real values (T,) or (T, d), drawn as lines (NaN leaves a gap), or symbols (T,), words or
+    whole numbers, drawn in rows (a short text is written out); `symbols` names numbered ones. `states`
+    (T,) are numbers of states or their names, `probabilities` (T, k) the posterior of each step: an area
+    chart below, on axes labelled "posterior" that share the space of `ax`. `names` are those of the
+    states.
+
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> ax = decoded([5, 0, 3, 5, 5], [0, 0, 0, 1, 1], names=["fair", "loaded"])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['fair', 'loaded']
+    >>> matplotlib.pyplot.close(ax.figure)
+    """
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
+
+    path, names = _path(states, probabilities, names)
+    steps, hues = len(path), colours(len(names))
+    seen = _observations(x, steps, symbols)
+    below = None if probabilities is None else _checked(probabilities, steps, len(names))
+    ax = panel(ax, seen.inches, seen.height + (0.0 if below is None else 1.2))
+    lowest = ax if below is None else _areas(ax, below, hues)
+    for k, name in enumerate(names):
+        band = ax.broken_barh(
+            _runs(path == k),
+            (0, 1),
+            transform=ax.get_xaxis_transform(),
+            facecolor=hues[k],
+            alpha=0.28,
+            linewidth=0,
+            zorder=0,
+        )
+        band.set_gid(name)
+    seen.draw(ax)
+    ax.set_xlim(-0.5, steps - 0.5)
+    lowest.set_xlabel("step", color=INK)
+    lowest.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend(ax, [Patch(facecolor=hue, alpha=0.6, label=name) for hue, name in zip(hues, names, strict=True)])
+    return ax
+
+
+def _areas(ax: Axes, probabilities: np.ndarray, hues: list[str]) -> Axes:
+    """Axes below for the posterior, in what was the space of the axes above."""
+    spec, label = ax.get_subplotspec(), "posterior"
+    if spec is None:
+        x, y, width, height = ax.get_position().bounds
+        ax.set_position((x, y + 0.36 * height, width, 0.64 * height))
+        below = ax.figure.add_axes((x, y, width, 0.3 * height), sharex=ax, label=label)
+    else:
+        grid = spec.subgridspec(2, 1, height_ratios=(2.2, 1), hspace=0.12)
+        ax.set_subplotspec(grid[0])
+        below = ax.figure.add_subplot(grid[1], sharex=ax, label=label)
+    panel(below, 0, 0)
+    steps = len(probabilities)
+    edges = np.repeat(np.arange(steps + 1) - 0.5, 2)[1:-1]
+    tops = np.cumsum(probabilities, 1)
+    floor = np.zeros(steps)
+    for k, hue in enumerate(hues):
+        low, high = np.repeat(floor, 2), np.repeat(tops[:, k], 2)
+        area = below.fill_between(edges, low, high, color=hue, alpha=0.75, linewidth=0)
+        area.set_gid(f"posterior {k}")
+        floor = tops[:, k]
+    below.set_ylim(0, 1)
+    below.set_yticks([0, 0.5, 1], ["0", "½", "1"])
+    below.set_ylabel("posterior", color=INK)
+    ax.tick_params(labelbottom=False, bottom=False)
+    return below
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lines:
+    """Real values (T, d) over time."""
+
+    values: np.ndarray
+    height = 2.6
+
+    @property
+    def inches(self) -> float:
+        return min(max(6.5, len(self.values) / 40), 12.0)
+
+    def draw(self, ax: Axes) -> None:
+        mark = "." if len(self.values) <= 60 else None
+        for i, column in enumerate(self.values.T):
+            ax.plot(column, color=INK, linewidth=1.1, linestyle=_STYLES[i % len(_STYLES)], marker=mark)
+        ax.set_ylabel("x", color=INK)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Symbols over time, each in its row; NaN is missing."""
+
+    places: np.ndarray
+    rows: list[str]
+
+    @property
+    def inches(self) -> float:
+        return min(max(6.5, len(self.places) / 40), 12.0)
+
+    @property
+    def height(self) -> float:
+        return 0.9 + 0.26 * len(self.rows)
+
+    def draw(self, ax: Axes) -> None:
+        size = float(np.clip(1800 / len(self.places), 5, 26))
+        ax.scatter(np.arange(len(self.places)), self.places, s=size, color=INK, linewidths=0, zorder=3)
+        ax.set_yticks(range(len(self.rows)), self.rows)
+        ax.set_ylim(-0.6, len(self.rows) - 0.4)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Words:
+    """A short text, written out."""
+
+    words: list[str]
+
+    @property
+    def _widest(self) -> float:
+        return max(text_size(word, 10)[0] for word in self.words) + 0.14
+
+    @property
+    def inches(self) -> float:
+        return min(max(4.0, 0.5 + self._widest * len(self.words)), 14.0)
+
+    @property
+    def height(self) -> float:
+        return 0.95 if self._fits(self.inches) else 0.7 + self._widest
+
+    def _fits(self, inches: float) -> bool:
+        return self._widest * len(self.words) <= inches
+
+    def draw(self, ax: Axes) -> None:
+        turn = 0 if self._fits(ax.get_window_extent().width / ax.figure.dpi) else 90
+        for step, word in enumerate(self.words):
+            write(ax, (step, 0.5), word, 10, rotation=turn)
+        ax.set_ylim(0, 1)
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+
+
+def _runs(where: np.ndarray) -> list[tuple[float, float]]:
+    """(start, width) of every stretch of True, each step as wide as one."""
+    change = np.flatnonzero(np.diff(np.concatenate([[0], where.astype(int), [0]])))
+    return [(float(a) - 0.5, float(b - a)) for a, b in zip(change[::2], change[1::2], strict=True)]
+
+
+def _path(states: Any, probabilities: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+    path = np.asarray(states)
+    if path.ndim != 1 or path.size == 0:
+        raise BadInput("states", f"shape {path.shape}", "one state a step, shape (T,) with T >= 1")
+    if path.dtype.kind in "USO":
+        known = [str(name) for name in names] if names is not None else sorted(set(path.astype(str)))
+        strange = set(path.astype(str)) - set(known)
+        if strange:
+            raise BadInput("states", repr(min(strange)), f"one of {known}")
+        return np.array([known.index(str(state)) for state in path]), known
+    if path.dtype.kind not in "iub":
+        raise BadInput("states", f"{path.dtype} values", "whole numbers or names of states")
+    k = int(path.max()) + 1
+    if probabilities is not None and np.ndim(probabilities) == 2:
+        k = max(k, np.shape(probabilities)[1])
+    if names is None:
+        names = [f"state {i}" for i in range(k)]
+    if path.min() < 0 or len(names) < k:
+        raise BadInput("states", f"numbers from {path.min()} to {path.max()}", f"0 to {len(names) - 1}")
+    return path.astype(int), [str(name) for name in names]
+
+
+def _checked(probabilities: Any, steps: int, k: int) -> np.ndarray:
+    p = np.asarray(probabilities, float)
+    if p.shape != (steps, k):
+        raise BadInput("probabilities", f"shape {p.shape}", f"shape ({steps}, {k}): steps by states")
+    if not np.all(np.isfinite(p)) or p.min() < -1e-6 or np.abs(p.sum(1) - 1).max() > 1e-3:
+        raise BadInput("probabilities", "a row that does not sum to one", "probabilities of the states")
+    return p
+
+
+def _observations(x: Any, steps: int, symbols: Sequence[str] | None) -> _Lines | _Rows | _Words:
+    hidden = np.ma.getmaskarray(x) if isinstance(x, np.ma.MaskedArray) else None
+    values = np.asarray(x)
+    if values.shape[:1] != (steps,) or values.ndim > 2:
+        raise BadInput("x", f"shape {values.shape}", f"one observation for each of {steps} states")
+    if values.ndim == 2 and values.shape[1] == 1:
+        values, hidden = values[:, 0], None if hidden is None else hidden[:, 0]
+    if values.dtype.kind in "USO" and values.ndim == 1:
+        if symbols is None and steps <= _SHORT:
+            return _Words([str(value) for value in values])
+        rows = [str(s) for s in symbols] if symbols is not None else sorted(set(values.astype(str)))
+        if set(values.astype(str)) - set(rows):
+            raise BadInput("x", f"{min(set(values.astype(str)) - set(rows))!r}", f"one of {rows}")
+        return _Rows(np.array([rows.index(str(v)) for v in values], float), rows)
+    if values.dtype.kind not in "iubf":
+        raise BadInput("x", f"{values.dtype} values", "numbers, or one symbol a step")
+    numbers = values.astype(float)
+    if hidden is not None:
+        numbers = np.where(hidden, np.nan, numbers)
+    whole = values.dtype.kind in "iub" and values.ndim == 1
+    kinds = np.unique(numbers[~np.isnan(numbers)]) if whole or symbols is not None else np.zeros(0)
+    if symbols is not None:
+        if values.ndim != 1 or (kinds.size and (kinds[0] < 0 or kinds[-1] >= len(symbols))):
+            raise BadInput("x", f"values up to {kinds[-1]:g}", f"numbers of the {len(symbols)} symbols")
+        return _Rows(numbers, [str(s) for s in symbols])
+    if whole and len(kinds) <= _FEW:
+        places = np.where(np.isnan(numbers), np.nan, np.searchsorted(kinds, numbers))
+        return _Rows(places, [f"{value:g}" for value in kinds])
+    return _Lines(numbers.reshape(steps, -1))

@@ -1,0 +1,122 @@
+"""A tree of cliques with its separators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BadInput
+from ..graph import junction_tree as joined
+from ._arrows import draw_route
+from ._layers import layered
+from ._style import INK, LINE, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CLIQUE, _SEPARATOR = 9.0, 7.5  # points
+_LINE = 1.32  # of the size of the letters
+
+
+def junction_tree(
+    tree: Any, names: Sequence[str] | None = None, *, wrap: float = 1.5, ax: Axes | None = None
+) -> Axes:
+    """Cliques as boxes with their variables, and on every edge the separator its two ends share.
+
+    `tree` has `cliques`, `edges` and `separators`, as a `graph.CliqueTree` does; of anything else that
+    has `cliques` (a triangulation, a tree built for inference) they are joined again, with the largest
+    separators. Where variables are numbers, `names` names them. Lines longer than `wrap` inches are broken.
+
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> from energax import graph
+    >>> ax = junction_tree(graph.junction_tree([("a", "b"), ("b", "c"), ("c", "d")]))
+    >>> [text.get_text() for text in ax.texts]
+    ['a, b', 'b, c', 'c, d', 'b', 'c']
+    >>> matplotlib.pyplot.close(ax.figure)
+    """
+    import networkx as nx
+
+    if not hasattr(tree, "cliques"):
+        raise BadInput("tree", f"{type(tree).__name__} without cliques", "a graph.CliqueTree")
+    if not tree.cliques:
+        raise BadInput("tree", "no cliques", "at least one")
+    if not hasattr(tree, "edges"):
+        tree = joined(tree.cliques)
+    graph, texts = nx.DiGraph(), {}
+    for i, clique in enumerate(tree.cliques):
+        texts["clique", i] = _lines([_name(v, names) for v in clique], _CLIQUE, wrap)
+    for i, separator in enumerate(tree.separators):
+        texts["separator", i] = _lines([_name(v, names) for v in separator], _SEPARATOR, wrap)
+    for a, i, b in _hung(tree):
+        nx.add_path(graph, [("clique", a), ("separator", i), ("clique", b)])
+    graph.add_nodes_from(texts)
+    sizes = {node: _size(node[0], lines) for node, lines in texts.items()}
+    plan = layered(graph, sizes, between=0.2)
+    ax, scale = canvas(ax, plan.width, plan.height)
+    for ends, points in plan.routes.items():
+        label = " – ".join(f"{kind} {i}" for kind, i in ends)
+        draw_route(ax, points, scale, head=False, colour=LINE, label=label)
+    for node, lines in texts.items():
+        _draw(ax, node, lines, plan.centres[node], sizes[node], scale)
+    return ax
+
+
+def _hung(tree: Any) -> Iterator[tuple[int, int, int]]:
+    """(clique, edge, clique below) with the tree hung by its middle, which keeps the picture low."""
+    import networkx as nx
+
+    graph = nx.Graph((a, b, {"edge": i}) for i, (a, b) in enumerate(tree.edges))
+    for part in list(nx.connected_components(graph)):
+        for a, b in nx.bfs_edges(graph, nx.center(graph.subgraph(part))[0]):
+            yield a, graph.edges[a, b]["edge"], b
+
+
+def _name(variable: Any, names: Sequence[str] | None) -> str:
+    if names is None:
+        return str(variable)
+    if not isinstance(variable, int) or not 0 <= variable < len(names):
+        raise BadInput("names", f"none for the variable {variable!r}", "a name for every number in the tree")
+    return str(names[variable])
+
+
+def _points(kind: str) -> float:
+    return _CLIQUE if kind == "clique" else _SEPARATOR
+
+
+def _lines(words: list[str], points: float, wrap: float) -> list[str]:
+    lines: list[str] = []
+    for i, word in enumerate(words):
+        word += "," if i + 1 < len(words) else ""
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_size(longer, points)[0] <= wrap:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines or ["∅"]
+
+
+def _size(kind: str, lines: list[str]) -> tuple[float, float]:
+    points = _points(kind)
+    pad = 0.14 if kind == "clique" else 0.09
+    width = max(text_size(line, points)[0] for line in lines)
+    return width + 2 * pad, len(lines) * points * _LINE / 72 + 1.1 * pad
+
+
+def _draw(ax: Axes, node: Any, lines: list[str], centre: Any, size: Any, scale: float) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    kind, index = node
+    clique = kind == "clique"
+    box = FancyBboxPatch(
+        (centre[0] - size[0] / 2, centre[1] - size[1] / 2),
+        *size,
+        boxstyle=f"round,pad=0,rounding_size={0.12 if clique else 0.01}",
+        facecolor=PANEL if clique else TRACK,
+        edgecolor=PALETTE[0] if clique else LINE,
+        linewidth=(1.2 if clique else 0.6) * scale,
+        zorder=2,
+    )
+    box.set_gid(f"{kind} {index}")
+    ax.add_patch(box)
+    colour, points = (INK if clique else SOFT), _points(kind) * scale
+    write(ax, centre, "\n".join(lines), points, color=colour, linespacing=_LINE, zorder=4)

@@ -1,0 +1,229 @@
+"""A graph whose nodes show what is believed of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import BadInput
+from ._arrows import draw_route
+from ._layers import Point, layered
+from ._springs import sprung
+from ._style import INK, LINE, MARK, MARK_PANEL, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from matplotlib.axes import Axes
+
+_NAME, _STATE = 9.0, 7.5  # points
+_ROW, _HEAD, _FOOT, _PAD = 0.155, 0.26, 0.09, 0.10  # inches
+_BAR, _NUMBER, _GAP = 0.62, 0.36, 0.07
+
+
+@dataclasses.dataclass(frozen=True)
+class _Card:
+    """What one box says: its name, and for each row a state and its probability."""
+
+    name: str
+    rows: tuple[tuple[str, float], ...]
+    given: str | None  # the observed state
+
+    @property
+    def title(self) -> str:
+        return self.name if self.rows or self.given is None else f"{self.name} = {self.given}"
+
+    @property
+    def labels(self) -> float:
+        """The width of the column of states."""
+        return max((text_size(state, _STATE, "bold")[0] for state, _ in self.rows), default=0.0)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        title = text_size(self.title, _NAME, "bold")[0] + 2 * _PAD
+        if not self.rows:
+            return max(title + 0.08, 0.62), 0.34
+        body = self.labels + _BAR + _NUMBER + 2 * _PAD + 2 * _GAP
+        return max(title, body), _HEAD + _ROW * len(self.rows) + _FOOT
+
+
+def network(
+    graph: nx.Graph | Any,
+    marginals: Mapping[Any, Any] | Any = None,
+    evidence: Mapping[Any, Any] | None = None,
+    *,
+    states: Mapping[Any, Sequence[str]] | None = None,
+    most_states: int = 8,
+    ax: Axes | None = None,
+) -> Axes:
+    """A directed or undirected graph, every node a box with its name and bars of its marginal.
+
+    Directed graphs are laid out in layers, arrows pointing down; undirected ones so that distances on
+    the page follow those in the graph. `graph` may also be a model that has
+    a `graph`. `marginals` gives for a node its probabilities, by state ({"yes": 0.3, …}) or in order;
+    a posterior will do. The names of the states come from there, from the model or from `states`, else
+    they are numbers. Nodes in `evidence` are marked. Of more than `most_states` states the least probable are
+    one bar.
+
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import networkx as nx
+    >>> alarm = nx.DiGraph([("burglary", "alarm"), ("earthquake", "alarm")])
+    >>> ax = network(alarm, {"burglary": {"no": 0.62, "yes": 0.38}}, {"alarm": "yes"})
+    >>> sorted(patch.get_gid() for patch in ax.patches if "→" in (patch.get_gid() or ""))
+    ['burglary → alarm', 'earthquake → alarm']
+    >>> matplotlib.pyplot.close(ax.figure)
+    """
+    known = {**_states(graph), **(states or {})}
+    graph = _graph(graph)
+    if most_states < 2:
+        raise BadInput("most_states", f"{most_states}", "at least 2")
+    cards = _cards(graph, marginals, dict(evidence or {}), known, most_states)
+    sizes = {node: card.size for node, card in cards.items()}
+    plan = layered(graph, sizes) if graph.is_directed() else sprung(graph, sizes)
+    ax, scale = canvas(ax, plan.width, plan.height)
+    arrows, sign = graph.is_directed(), "→" if graph.is_directed() else "–"
+    for (u, v), points in plan.routes.items():
+        how: dict = {"head": arrows, "straight": not arrows, "colour": LINE}
+        draw_route(ax, points, scale, label=f"{u} {sign} {v}", **how)
+    for node, card in cards.items():
+        _draw(ax, card, plan.centres[node], sizes[node], scale)
+    return ax
+
+
+def _graph(graph: Any) -> nx.Graph:
+    import networkx as nx
+
+    found = getattr(graph, "graph", None)
+    if not isinstance(graph, nx.Graph) and found is not None:
+        graph = found() if callable(found) else found
+    if not isinstance(graph, nx.Graph):
+        raise BadInput("graph", type(graph).__name__, "a networkx graph, or a model that has one")
+    if graph.is_multigraph():
+        graph = nx.DiGraph(graph) if graph.is_directed() else nx.Graph(graph)
+    if len(graph) == 0:
+        raise BadInput("graph", "no nodes", "at least one node")
+    if graph.is_directed() and not nx.is_directed_acyclic_graph(graph):
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+        walk = " → ".join(map(str, [*cycle, cycle[0]]))
+        raise BadInput("graph", f"the cycle {walk}", "a directed graph without cycles")
+    return graph
+
+
+def _states(model: Any) -> dict[Any, Sequence[Any]]:
+    """The states a model names: by its finite spaces, or as tables do."""
+    spaces = getattr(model, "spaces", None)
+    if isinstance(spaces, Mapping):
+        finite = {name: space for name, space in spaces.items() if getattr(space, "is_finite", False)}
+        return {name: getattr(s, "labels", None) or range(s.n_values) for name, s in finite.items()}
+    if hasattr(model, "names") and hasattr(model, "states"):
+        return dict(zip(model.names, model.states, strict=True))
+    return {}
+
+
+def _cards(graph: nx.Graph, marginals: Any, evidence: dict, states: dict, most: int) -> dict[Any, _Card]:
+    marginals = getattr(marginals, "marginals", marginals)
+    marginals = {} if marginals is None else dict(marginals.items())
+    for argument, names in (("marginals", marginals), ("evidence", evidence), ("states", states)):
+        for name in names:
+            if name not in graph:
+                raise BadInput(argument, repr(name), f"nodes of the graph ({_some(graph)})")
+    result = {}
+    for node in graph:
+        labels, p = _probabilities(node, marginals.get(node), states.get(node))
+        given = None
+        if node in evidence:
+            given = _state(node, evidence[node], labels)
+            if labels and p is None:
+                p = np.array([label == given for label in labels], float)
+        rows = () if p is None else _rows(labels, p, most)
+        result[node] = _Card(str(node), rows, given)
+    return result
+
+
+def _some(graph: nx.Graph) -> str:
+    return ", ".join(str(node) for node in list(graph)[:6]) + (", …" if len(graph) > 6 else "")
+
+
+def _probabilities(node: Any, marginal: Any, states: Any) -> tuple[list[str], np.ndarray | None]:
+    labels = [str(state) for state in states] if states is not None else []
+    if marginal is None:
+        return labels, None
+    if isinstance(marginal, Mapping):
+        labels, values = [str(state) for state in marginal], list(marginal.values())
+    else:
+        labels = labels or [str(state) for state in getattr(marginal, "labels", None) or ()]
+        values = marginal
+    p = np.asarray(values, float)
+    if p.ndim != 1 or p.size == 0 or (labels and len(labels) != p.size):
+        expected = f"{len(labels)} probabilities" if labels else "one probability a state, for one row"
+        raise BadInput("marginals", f"shape {p.shape} for {node}", expected)
+    if not np.all(np.isfinite(p)) or p.min() < -1e-6 or abs(p.sum() - 1) > 1e-3:
+        raise BadInput("marginals", f"the sum {p.sum():.4g} for {node}", "probabilities that sum to one")
+    return labels or [str(i) for i in range(p.size)], p
+
+
+def _state(node: Any, value: Any, labels: list[str]) -> str:
+    """The name of a state that was named or numbered."""
+    if not labels or str(value) in labels:
+        return str(value)
+    if isinstance(value, (int, np.integer)) and 0 <= value < len(labels):
+        return labels[int(value)]
+    raise BadInput("evidence", f"{value!r} for {node}", f"one of its states ({', '.join(labels)})")
+
+
+def _rows(labels: list[str], p: np.ndarray, most: int) -> tuple[tuple[str, float], ...]:
+    if len(p) <= most:
+        return tuple(zip(labels, p.tolist(), strict=True))
+    kept = np.sort(np.argsort(-p, kind="stable")[: most - 1])
+    rest = (f"{len(p) - len(kept)} others", float(p.sum() - p[kept].sum()))
+    return (*((labels[i], float(p[i])) for i in kept), rest)
+
+
+def _draw(ax: Axes, card: _Card, centre: Point, size: Point, scale: float) -> None:
+    from matplotlib.patches import FancyBboxPatch, Rectangle
+
+    (x, y), (width, height) = centre, size
+    left, top, marked = x - width / 2, y + height / 2, card.given is not None
+    box = FancyBboxPatch(
+        (left, y - height / 2),
+        width,
+        height,
+        boxstyle="round,pad=0,rounding_size=0.06",
+        facecolor=MARK_PANEL if marked else PANEL,
+        edgecolor=MARK if marked else LINE,
+        linewidth=(1.6 if marked else 0.9) * scale,
+        zorder=2,
+    )
+    box.set_gid(card.name)
+    ax.add_patch(box)
+    if not card.rows:
+        write(ax, (x, y), card.title, _NAME * scale, weight="bold" if marked else "normal", zorder=4)
+        return
+    write(ax, (x, top - 0.145), card.title, _NAME * scale, weight="bold", zorder=4)
+    right = left + width - _PAD
+    bar_end = right - _NUMBER - _GAP
+    bar_start = left + _PAD + card.labels + _GAP
+    for i, (state, p) in enumerate(card.rows):
+        row = top - _HEAD - _ROW * (i + 0.5)
+        seen = state == card.given
+        how: dict = {"ha": "right", "zorder": 4, "color": INK if seen else SOFT}
+        how["weight"] = "bold" if seen else "normal"
+        write(ax, (bar_start - _GAP, row), state, _STATE * scale, **how)
+        low, tall, full = row - 0.32 * _ROW, 0.64 * _ROW, bar_end - bar_start
+        ax.add_patch(Rectangle((bar_start, low), full, tall, facecolor=TRACK, linewidth=0, zorder=3))
+        bar = Rectangle((bar_start, low), full * p, tall, linewidth=0, zorder=4)
+        bar.set_facecolor(MARK if marked else PALETTE[0])
+        bar.set_gid(f"{card.name} = {state}")
+        ax.add_patch(bar)
+        write(ax, (right, row), _percent(p), _STATE * scale, **how)
+
+
+def _percent(p: float) -> str:
+    """Whole per cent; below one, what keeps rare apart from never."""
+    if 0 < p < 0.005:
+        return "<1%"
+    if 0.995 < p < 1:
+        return ">99%"
+    return f"{100 * p:.0f}%"
