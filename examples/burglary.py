@@ -34,7 +34,7 @@ def main() -> dict[str, float]:
 
     called = posterior(net, both)
     print(f"both call:            p(burglary) = {called.marginals['burglary']['yes']:.4f}")
-    print(f"                      p(both call) = {called.log_evidence}")
+    print(f"                  log p(both call) = {called.log_evidence}")
     print(f"most probable story:  { {k: NO_YES[int(v)] for k, v in argmin(net, both).items()} }")
 
     # Explaining away: causes that are independent become rivals once their effect is known.

@@ -27,13 +27,17 @@ def difference(net: BayesianNetwork, **given: int) -> float:
     return float(each[1] - each[0])
 
 
+def _3(number: float) -> str:
+    return f"{round(number, 3) + 0.0:+.3f}"
+
+
 def main() -> dict[str, tuple[float, float, float]]:
     found = {}
     print(f"{'':24} seen   seen, c = 1   done")
     for name, net in SHAPES.items():
         done = [posterior(net.do(x=x)).marginals["y"][1] for x in (0, 1)]
         found[name.split()[0]] = row = (difference(net), difference(net, c=1), float(done[1] - done[0]))
-        print(f"{name:22} {row[0]:+.3f}     {row[1]:+.3f}     {row[2]:+.3f}")
+        print(f"{name:22} {_3(row[0])}     {_3(row[1])}     {_3(row[2])}")
     confounded = SHAPES["confounder  x ← c → y"]
     print(d_separated(confounded.graph(), "x", "y"))
     by_adjustment = confounded.effect("y", x=1, by="back-door")

@@ -63,6 +63,9 @@ ENERGIES = {
     "Factor": lambda: energies.Factor(("x", "y"), _float32([[2.0, 1.0], [1.0, 3.0]])),
     "ConditionalTable": lambda: energies.ConditionalTable("y", ("x",), _float32([[0.9, 0.1], [0.2, 0.8]])),
     "MarkovChain": lambda: energies.MarkovChain([0.5, 0.5], [[0.9, 0.1], [0.3, 0.7]], length=4),
+    "LinearChain": lambda: energies.LinearChain(
+        0.5 * jnp.eye(2), jnp.ones((3, 2)), jnp.eye(2), jnp.eye(3), length=4
+    ),
     "NGram": lambda: energies.NGram.from_sequences(
         [[0, 1, 1, 2], [2, 1, 0]], 4, order=2, smoothing=energies.AddK(0.5), length=4
     ),
@@ -84,7 +87,9 @@ OBJECTIVES = {
 }
 # What learns each energy: so that a refusal is of the data and not of the learner.
 FITS = {
-    **dict.fromkeys(("Mixture", "Gaussians", "Bernoullis", "Centroids", "MarkovChain"), lambda: learn.EM()),
+    **dict.fromkeys(
+        ("Mixture", "Gaussians", "Bernoullis", "Centroids", "MarkovChain", "LinearChain"), lambda: learn.EM()
+    ),
     **dict.fromkeys(
         ("RBM", "BayesianNetwork", "MarkovField", "FactorGraph", "Factor", "ConditionalTable"),
         lambda: learn.Descent(learn.NegativeLogLikelihood()),
@@ -107,6 +112,7 @@ INFERENCES = {
         infer.MessagePassing,
         lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
     ),
+    "Kalman": ("LinearChain", infer.Kalman, lambda e, d, m: energax.posterior(e, d, m).mean["z"]),
     "LBFGS": ("NeuralEnergy", infer.LBFGS, lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"]),
     "Importance": (
         "Decoder",
@@ -132,6 +138,11 @@ REFUSED = {
         "RBM",
         lambda e, x, m: energax.log_partition(e, m),
         r"MessagePassing needs tables.*Use Enumeration\(\)",
+    ),
+    "Kalman": (
+        "RBM",
+        lambda e, x, m: energax.posterior(e, x, m),
+        r"Kalman is for linear-Gaussian chains.*Use Exact\(\)",
     ),
     "LBFGS": (
         "RBM",
@@ -188,7 +199,7 @@ ESTIMATORS = {
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
 #: What is no table of numbers is fitted and refused in tests of its own.
-NOT_TABLES = {"NGramModel"}
+NOT_TABLES = {"LinearGaussianChain", "NGramModel"}
 #: Counted, not learned by a learner.
 COUNTED = {"NGram"}
 

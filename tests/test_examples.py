@@ -86,3 +86,29 @@ def test_the_readme_shows_the_example_as_it_is():
     shown = next(block for _, block in blocks(ROOT / "README.md") if "class Machine" in block)
     for line in shown.splitlines():
         assert line.strip() in code, f"not in examples/four_principles.py: {line}"
+
+
+def test_the_story_of_the_alarm(capsys):
+    """Russell and Norvig print 0.284 for both calls; the rest by hand from the tables."""
+    found = load(ROOT / "examples" / "burglary.py").main()
+    assert found["burglary"] == pytest.approx(0.2841718, abs=1e-6)
+    assert found["rings"] == pytest.approx(0.3735512, abs=1e-6)
+    assert found["quake"] == pytest.approx(0.00095 / (0.00095 + 0.28971), abs=1e-6)  # explained away
+    assert found["forced"] == pytest.approx(0.001, abs=1e-12)
+
+
+def test_association_is_not_intervention(capsys):
+    found = load(ROOT / "examples" / "causes.py").main()
+    seen, within, done = found["confounder"]
+    assert seen == pytest.approx(0.36, abs=1e-9) and abs(within) < 1e-9 and abs(done) < 1e-9
+    seen, within, done = found["chain"]
+    assert seen == pytest.approx(0.36) and done == pytest.approx(0.36) and abs(within) < 1e-9
+    seen, within, done = found["collider"]
+    assert abs(seen) < 1e-9 and abs(done) < 1e-9 and within < -0.3  # explaining away
+
+
+@pytest.mark.slow
+def test_tracking(capsys):
+    found = load(ROOT / "examples" / "tracking.py").main()
+    assert found["smoothed"] < found["filtered"] < found["as seen"]
+    assert found["covered"] > 0.9

@@ -171,6 +171,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
     Row("energies", "NeuralEnergy", "energy", "f(x), any network with one output", "a network", "x: Real(d)", "LeCun et al. (2006)"),
     Row("energies", "MarkovChain", "energy", "−log π(x₁) − Σ log A[x, x′]: the next state depends on the present one", "", "x: Sequence(Categorical(k))", "Markov (1906)"),
+    Row("energies", "LinearChain", "energy", "−log p(z₁) − Σ log p(z′ | z) p(x | z), all linear and Gaussian", "", "z: Sequence(Real(k)), x: Sequence(Real(d))", "Kalman (1960); Shumway and Stoffer (1982)"),
     Row("energies", "NGram", "energy", "−log p(x) of a text, each word given the few before it", "counts and a smoothing", "x: Sequence(Categorical(v))", "Chen and Goodman (1999)"),
     Row("energies", "BayesianNetwork", "energy", "−Σ log p(x_v | x_parents): every variable given its causes", "", "named Categorical variables", "Pearl (1988)"),
     Row("energies", "MarkovField", "energy", "−Σ log φ_c(x_c): tables over cliques of an undirected graph", "", "named Categorical variables", "Besag (1974)"),
@@ -202,6 +203,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "Exact", "inference", "what the energy knows about itself", "free_energy, conditional, log_partition or argmin", "any", ""),
     Row("infer", "Enumeration", "inference", "sums and minima over every value", "at most 2²⁰ values", "finite", ""),
     Row("infer", "MessagePassing", "inference", "sum-product and max-product on a junction tree", "tables, and a width that fits", "finite", "Lauritzen and Spiegelhalter (1988)"),
+    Row("infer", "Kalman", "inference", "filtered and smoothed states of a linear-Gaussian chain", "a LinearChain", "real sequences", "Kalman (1960); Rauch, Tung and Striebel (1965)"),
     Row("infer", "LBFGS", "inference", "the lowest energy by its gradient, through the bijections", "a gradient", "real", "Liu and Nocedal (1989)"),
     Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
     Row("infer", "Ancestral", "inference", "independent exact draws", "draw", "any", ""),
@@ -230,6 +232,7 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine by any learner", "", "X binary, NaN welcome", "Hinton (2002)", _RBMS),
     Row("estimators", "VAE", "estimator", "a decoder with its encoder", "", "X binary or real, NaN welcome", "Kingma and Welling (2014)", _VAES),
     Row("estimators", "EnergyModel", "estimator", "a neural energy on ℝᵈ", "", "X real", "Gutmann and Hyvärinen (2012)", _ENERGY_MODELS),
+    Row("estimators", "LinearGaussianChain", "estimator", "states that move linearly behind a series: filter, smooth, forecast", "", "X real, NaN welcome, in time", "Kalman (1960); Shumway and Stoffer (1982)"),
     Row("estimators", "NGramModel", "estimator", "a language model of words or characters by smoothed counts", "", "X texts", "Chen and Goodman (1999)"),
     # what new parts derive from, and what comes back
     Row("learn", "Objective", "base", "a scalar whose gradient in θ is the update of a learning principle"),

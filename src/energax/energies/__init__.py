@@ -19,6 +19,7 @@ from ._likelihoods import Bernoulli as Bernoulli
 from ._likelihoods import Gaussian as Gaussian
 from ._linear import Linear as Linear
 from ._linear import Scorer as Scorer
+from ._linear_chain import LinearChain as LinearChain
 from ._markov import MarkovChain as MarkovChain
 from ._network import Factor as Factor
 from ._network import FactorGraph as FactorGraph

@@ -303,6 +303,9 @@ class BayesianNetwork(Network):
         """p(effect | do(cause = value)) from what can be observed alone; see `adjustment`."""
         from ._adjustment import adjusted
 
+        real = [n for n in (effect, *cause) if n in self.spaces and not self.spaces[n].is_finite]
+        if real:
+            raise Unsuitable(f"Adjustment sums over tables, but {', '.join(real)} are real. Use do().")
         return adjusted(self, effect, cause, by)
 
     # -- learning ------------------------------------------------------------------------------------

@@ -51,10 +51,13 @@ def expected_families(network: BayesianNetwork, rows: Any, temperature: Any) -> 
         else:
             answer = read(mixed, row, temperature)
             entries, shares, blocks, value = answer.entries, answer.shares, answer.blocks, answer.log_evidence
+        spread = [(block.expected(), block.covariance()) for block in blocks]
         counts, found = iter(entries), []
         for node in network.nodes:
             if isinstance(node, LinearGaussian):
-                found.append(_moments(node, mixed, row, blocks, shares, about, cold))
+                found.append(
+                    _moments(node, mixed, row, list(zip(blocks, shares, spread, strict=True)), about, cold)
+                )
             else:
                 found.append(next(counts) if hasattr(node, "table") else jnp.zeros(()))
         return tuple(found), value
@@ -63,17 +66,12 @@ def expected_families(network: BayesianNetwork, rows: Any, temperature: Any) -> 
 
 
 def _moments(
-    node: LinearGaussian,
-    mixed: Mixed,
-    row: Mapping[str, Any],
-    blocks: Any,
-    shares: Any,
-    about: Any,
-    cold: bool,
+    node: LinearGaussian, mixed: Mixed, row: Mapping[str, Any], read_blocks: Any, about: Any, cold: bool
 ) -> Any:
     """E[u uᵀ 1(d) | row], (*d, m, m)."""
-    block, share = next((b, s) for b, s in zip(blocks, shares, strict=True) if node.child in b.names)
-    mean, spread = _of_variables((*node.parents, node.child), block, {**row, **mixed.constants}, about)
+    block, share, (inside, around) = next(b for b in read_blocks if node.child in b[0].names)
+    names, known = (*node.parents, node.child), {**row, **mixed.constants}
+    mean, spread = _of_variables(names, block, inside, around, known, about)
     ones = jnp.ones((len(mean), 1), mean.dtype)
     full = jnp.concatenate([ones, mean], 1)
     second = full[:, :, None] * full[:, None, :]
@@ -91,9 +89,10 @@ def _moments(
     return jnp.zeros((*node.bias.shape, *second.shape[1:]), weighted.dtype).at[at].set(weighted)
 
 
-def _of_variables(names: Any, block: Block, row: Mapping[str, Any], about: Any) -> tuple[Any, Any]:
+def _of_variables(
+    names: Any, block: Block, inside: Any, spread: Any, row: Mapping[str, Any], about: Any
+) -> tuple[Any, Any]:
     """Mean (n, m), less the centres, and covariance (n, m, m) of some variables, in the block or known."""
-    inside, spread = block.expected(), block.covariance()
     dtype = inside.dtype
     columns = [
         inside[:, block.names.index(name)] if name in block.names else jnp.full(len(inside), row[name], dtype)

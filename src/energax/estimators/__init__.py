@@ -5,6 +5,7 @@ from ._boltzmann import BernoulliRBM as BernoulliRBM
 from ._classify import LinearClassifier as LinearClassifier
 from ._classify import MLPClassifier as MLPClassifier
 from ._energy_model import EnergyModel as EnergyModel
+from ._kalman import LinearGaussianChain as LinearGaussianChain
 from ._kmeans import KMeans as KMeans
 from ._mixture import GaussianMixture as GaussianMixture
 from ._ngram import NGramModel as NGramModel

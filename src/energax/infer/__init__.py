@@ -18,3 +18,4 @@ from ._method import Method as Method
 from ._method import Minimum as Minimum
 from ._method import Plan as Plan
 from ._posterior import Posterior as Posterior
+from ._states import Kalman as Kalman

@@ -22,9 +22,11 @@ from ._enumeration import Enumeration
 from ._exact import Exact
 from ._importance import Importance
 from ._lbfgs import LBFGS
+from ._message_passing import MessagePassing
 from ._method import TASKS, Method, Minimum, Plan
 from ._posterior import Posterior
 from ._question import Question
+from ._states import Kalman
 from ._sums import joint_values_needed, not_summed_out
 
 _STANDARD: dict[str, tuple[Method, ...]] = {
@@ -107,7 +109,7 @@ def _hint(task: str, question: Question) -> str:
 
 _BY_NAME: dict[str, Any] = {
     method.__name__.lower(): method
-    for method in (Exact, Enumeration, LBFGS, Importance, Ancestral, Gibbs, Langevin)
+    for method in (Exact, Enumeration, MessagePassing, Kalman, LBFGS, Importance, Ancestral, Gibbs, Langevin)
 }
 
 

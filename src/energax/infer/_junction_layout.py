@@ -20,7 +20,7 @@ from ..graph import CliqueTree
 from ._junction_shape import Clique, assign, core_of, depth_of, make_pockets, rooted
 
 SMALL = 1024  # entries; a clique up to this size is computed together with others
-_OVERHEAD = 4096  # entries whose gathering costs as much as starting one more operation
+_OVERHEAD = 8192  # entries whose gathering costs as much as starting one more operation
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..samplers import Draws
 from ._junction import JunctionTree
 from ._method import Cost, Method, Minimum
 from ._posterior import Labelled, Posterior
-from ._question import Question
+from ._question import Question, remembered
 
 _FEW_ROWS = 16
 _MOST_NUMBERS = 2**24  # in the tables of all rows that are answered in one call
@@ -137,7 +137,7 @@ class NetworkPosterior(Posterior):
 def tree_of(question: Question) -> JunctionTree | None:
     """The junction tree of what is hidden once all that is known for certain is; None if nothing is."""
     certain = [k for k, v in question.given.items() if not is_masked(v)]
-    cards, scopes = question.energy.tables().shapes_given(certain)
+    cards, scopes = remembered(question.energy, "tables", _on_host).shapes_given(certain)
     return JunctionTree.build(cards, scopes) if cards else None
 
 
@@ -148,7 +148,7 @@ def _solve(ask: Any, question: Question, key: Any = None) -> Any:
     out of their tables. Many rows share the tree of the whole network, with evidence as vectors, in one
     compiled call; unless that tree is too wide, which known values may mend.
     """
-    tables, n = question.energy.tables().on_host(), question.n
+    tables, n = remembered(question.energy, "tables", _on_host), question.n
     tree = None
     if n > _FEW_ROWS:
         with contextlib.suppress(Intractable):
@@ -166,6 +166,10 @@ def _solve(ask: Any, question: Question, key: Any = None) -> Any:
         answer = ask(rest, tuple(some), keys[start])
         answers.append(jax.tree.map(lambda a: np.asarray(a)[: n - start], answer))  # noqa: B023
     return jax.tree.map(lambda *each: np.concatenate(each), *answers)
+
+
+def _on_host(energy: Any) -> Any:
+    return energy.tables().on_host()
 
 
 def _log_evidence(question: Question) -> np.ndarray:

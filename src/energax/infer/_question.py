@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,11 +31,10 @@ class Question:
     def __init__(self, energy: Energy, given: Mapping[str, Any] | None, argument: str = "given"):
         if not isinstance(energy, Energy):
             raise BadInput("energy", type(energy).__name__, "an Energy")
-        refuse_nan(energy)
+        spaces = remembered(energy, "spaces", _checked_spaces)
         given = {} if given is None else given
         if not isinstance(given, Mapping):
             raise BadInput(argument, type(given).__name__, "a dict from variable names to values")
-        spaces = energy.spaces
         unknown = sorted(set(given) - set(spaces))
         if unknown:
             raise BadInput(argument, f"the names {unknown}", f"some of {list(spaces)}")
@@ -68,6 +68,26 @@ class Question:
     def answer(self, tree: Any) -> Any:
         """One answer for one example, rows of answers for rows."""
         return tree if self.many else jax.tree.map(lambda a: a[0], tree)
+
+
+_REMEMBERED: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+
+def remembered(energy: Energy, name: str, compute: Callable[[Energy], Any]) -> Any:
+    """`compute(energy)`, once for every object: energies never change, and are asked often."""
+    number = id(energy)
+    if number not in _REMEMBERED:
+        forget = lambda _: _REMEMBERED.pop(number, None)
+        _REMEMBERED[number] = (weakref.ref(energy, forget), {})
+    about = _REMEMBERED[number][1]
+    if name not in about:
+        about[name] = compute(energy)
+    return about[name]
+
+
+def _checked_spaces(energy: Energy) -> dict[str, Space]:
+    refuse_nan(energy)
+    return energy.spaces
 
 
 def _as_rows(spaces, checked, argument):

@@ -42,8 +42,9 @@ class Tables(eqx.Module):
             scopes.append(tuple(place[v] for v in scope if v in place))
         names, cards = tuple(self.names[v] for v in kept), tuple(self.cards[v] for v in kept)
         rest = Tables(names, cards, tuple(scopes), tuple(logs))
-        dtype = jnp.result_type(*logs) if logs else float
-        evidence = tuple(_evidence(row.get(n), k, dtype) for n, k in zip(names, cards, strict=True))
+        evidence = tuple(
+            _evidence(None if n not in row else row[n], k, logs) for n, k in zip(names, cards, strict=True)
+        )
         return rest, evidence
 
     def on_host(self) -> Tables:
@@ -88,9 +89,11 @@ class Tables(eqx.Module):
         return tuple(self.cards[v] for v in kept), scopes
 
 
-def _evidence(value: Any, k: int, dtype: Any) -> Any:
+def _evidence(value: Any, k: int, logs: list[Any]) -> Any:
     """0 for every state that is possible, −∞ for the others."""
+    host = all(isinstance(log, (np.ndarray, np.floating)) for log in logs)
+    nothing = (np if host else jnp).zeros(k, logs[0].dtype if logs else float)
     if value is None:
-        return jnp.zeros(k, dtype)
+        return nothing
     excluded = value.observed & (jnp.arange(k) != value.value)
-    return jnp.where(excluded, -jnp.inf, jnp.zeros(k, dtype))
+    return jnp.where(excluded, -jnp.inf, nothing)
