@@ -131,6 +131,14 @@ def _dynamax(ours, X) -> list[Case]:
     best = jax.jit(lambda: hmm_posterior_mode(p["startprob_"], p["transmat_"], likelihood))
     size = f"{K} states, one sequence of {LONG:,}"
     return [
-        Case(f"HMM log-likelihood, {size}, and dynamax", lambda: ours.score(X), score, peer="dynamax", target=1 / 10),
-        Case(f"HMM Viterbi, {size}, and dynamax", lambda: ours.decode(X), best, peer="dynamax", target=1 / 10),
+        Case(
+            f"HMM log-likelihood, {size}, and dynamax",
+            lambda: ours.score(X),
+            score,
+            peer="dynamax",
+            target=1 / 10,
+        ),
+        Case(
+            f"HMM Viterbi, {size}, and dynamax", lambda: ours.decode(X), best, peer="dynamax", target=1 / 10
+        ),
     ]

@@ -36,6 +36,13 @@ def _float32(values):
     return np.asarray(values, np.float32)
 
 
+def _mixed():
+    size = energies.LinearGaussian(
+        "x", (), bias=_float32([0.0, 3.0]), variance=_float32([1, 1]), given=("z",)
+    )
+    return energies.BayesianNetwork({"z": _float32([0.8, 0.2]), "x": size})
+
+
 # -- the tables: one small example of every part ---------------------------------------------------
 
 ENERGIES = {
@@ -112,6 +119,11 @@ INFERENCES = {
         infer.MessagePassing,
         lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
     ),
+    "ConditionalGaussian": (
+        "BayesianNetwork with reals",
+        infer.ConditionalGaussian,
+        lambda e, d, m: energax.log_prob(e, d, m).value,
+    ),
     "Kalman": ("LinearChain", infer.Kalman, lambda e, d, m: energax.posterior(e, d, m).mean["z"]),
     "LBFGS": ("NeuralEnergy", infer.LBFGS, lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"]),
     "Importance": (
@@ -138,6 +150,11 @@ REFUSED = {
         "RBM",
         lambda e, x, m: energax.log_partition(e, m),
         r"MessagePassing needs tables.*Use Enumeration\(\)",
+    ),
+    "ConditionalGaussian": (
+        "RBM",
+        lambda e, x, m: energax.log_partition(e, m),
+        r"ConditionalGaussian .*Use Enumeration\(\)",
     ),
     "Kalman": (
         "RBM",
@@ -185,6 +202,7 @@ OPTIONS = {
     "energies.StandardNormal": lambda: energies.StandardNormal(2),
     "energies.UniformChoices": lambda: energies.UniformChoices(3, 2),
     "energies.AddK": energies.AddK,
+    "energies.LinearGaussian": lambda: energies.LinearGaussian("x", ("y",), _float32([0.5])),
     "energies.Katz": energies.Katz,
     "energies.KneserNey": energies.KneserNey,
 }
@@ -385,7 +403,7 @@ def test_a_learner_repeats_itself_and_its_fit_is_saved(name, tmp_path):
 @pytest.mark.parametrize("name", INFERENCES)
 def test_an_inference_repeats_itself_is_saved_and_keeps_the_dtype(name, tmp_path):
     energy_name, build, ask = INFERENCES[name]
-    energy = ENERGIES[energy_name]()
+    energy = (_mixed if energy_name == "BayesianNetwork with reals" else ENERGIES[energy_name])()
     data = {"x": np.asarray(rows_of(energy, ["x"])["x"])}
     method = build()
     answer = np.asarray(ask(energy, data, method))

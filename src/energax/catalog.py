@@ -178,6 +178,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "FactorGraph", "energy", "Σ e_f(x_f): a sum of anybody's small energies", "factors", "finite", "Kschischang, Frey and Loeliger (2001)"),
     Row("energies", "Factor", "energy", "−log φ(x): one table over a few named variables", "", "named Categorical variables", "Kschischang, Frey and Loeliger (2001)"),
     Row("energies", "ConditionalTable", "energy", "−log p(child | parents): one table of a Bayesian network", "", "named Categorical variables", "Pearl (1988)"),
+    Row("energies", "LinearGaussian", "option", "−log N(x; b + wᵀparents, σ²): one real node of a Bayesian network", "", "named Real variables", "Lauritzen (1992)"),
     # objectives
     Row("learn", "Perceptron", "objective", "the right answer should be the best", "a finite answer", "y: finite", "Rosenblatt (1958)"),
     Row("learn", "Margin", "objective", "the right answer should be the best by a margin", "a finite answer", "y: finite", "Crammer and Singer (2001)"),
@@ -204,6 +205,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "Enumeration", "inference", "sums and minima over every value", "at most 2²⁰ values", "finite", ""),
     Row("infer", "MessagePassing", "inference", "sum-product and max-product on a junction tree", "tables, and a width that fits", "finite", "Lauritzen and Spiegelhalter (1988)"),
     Row("infer", "Kalman", "inference", "filtered and smoothed states of a linear-Gaussian chain", "a LinearChain", "real sequences", "Kalman (1960); Rauch, Tung and Striebel (1965)"),
+    Row("infer", "ConditionalGaussian", "inference", "exact answers of networks with linear-Gaussian nodes", "a BayesianNetwork with real nodes", "finite and real", "Lauritzen (1992)"),
     Row("infer", "LBFGS", "inference", "the lowest energy by its gradient, through the bijections", "a gradient", "real", "Liu and Nocedal (1989)"),
     Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
     Row("infer", "Ancestral", "inference", "independent exact draws", "draw", "any", ""),

@@ -20,6 +20,7 @@ from ._likelihoods import Gaussian as Gaussian
 from ._linear import Linear as Linear
 from ._linear import Scorer as Scorer
 from ._linear_chain import LinearChain as LinearChain
+from ._linear_gaussian import LinearGaussian as LinearGaussian
 from ._markov import MarkovChain as MarkovChain
 from ._network import Factor as Factor
 from ._network import FactorGraph as FactorGraph

@@ -17,7 +17,6 @@ from ..graph._tables import find_cycle, wrong_row
 from ..infer._conditional_gaussian import ConditionalGaussian, Mixed, draws, log_evidence
 from ..infer._linear_system import LinearSystem
 from ..infer._tables import Tables
-from ..missing import is_masked
 from ..parameters import in_its_precision
 from ..spaces import Categorical, Simplex, fixed, is_concrete, parameter
 from ._linear_gaussian import Constant, LinearGaussian
@@ -223,13 +222,6 @@ class BayesianNetwork(Network):
 
     def inference(self, task):
         return ConditionalGaussian() if self.has_reals else super().inference(task)
-
-    @in_its_precision
-    def __call__(self, **values):
-        # What is missing in a row is summed out.
-        return (
-            self.free_energy(**values) if any(map(is_masked, values.values())) else super().__call__(**values)
-        )
 
     @in_its_precision
     def free_energy(self, **given):

@@ -20,6 +20,7 @@ from ..graph import TableModel
 from ..infer._junction import JunctionTree
 from ..infer._message_passing import MessagePassing
 from ..infer._tables import Tables
+from ..missing import is_masked
 from ..parameters import in_its_precision
 from ..spaces import Categorical, Space, is_concrete
 
@@ -131,6 +132,8 @@ class Network(Energy):
 
     @in_its_precision
     def __call__(self, **values):
+        if any(map(is_masked, values.values())):
+            return self.free_energy(**values)
         each = (part(**{name: values[name] for name in part.spaces}) for part in self.parts)
         return functools.reduce(jnp.add, each)
 

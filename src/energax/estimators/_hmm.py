@@ -90,7 +90,9 @@ class CategoricalHMM(HMMRecipe):
         m = self.n_features if reset and not kept else np.shape(self.emissionprob_)[-1]
         top = np.inf if m is None else m
         with np.errstate(invalid="ignore"):
-            strange = (symbols < 0) | (symbols >= top) | (symbols != np.floor(symbols))
+            strange = ~np.isnan(symbols) & ~(
+                (symbols >= 0) & (symbols < top) & (symbols == np.floor(symbols))
+            )
         if strange.any():
             i = int(np.argmax(strange))
             expected = "whole numbers >= 0" if m is None else f"symbols from 0 to {m - 1}"
@@ -313,7 +315,7 @@ class PoissonHMM(HMMRecipe):
 
     def _values(self, table, *, reset):
         with np.errstate(invalid="ignore"):
-            strange = (table < 0) | (table != np.floor(table)) & ~np.isnan(table)
+            strange = ~np.isnan(table) & ~((table >= 0) & (table == np.floor(table)))
         if strange.any():
             i, j = np.argwhere(strange)[0]
             raise BadInput("X", f"{table[i, j]:g} in row {i}", "counts: whole numbers >= 0")

@@ -19,7 +19,7 @@ from ..keys import as_key
 from ..learn import EM
 from ..missing import Masked, is_masked
 from ._base import ConvergenceWarning, NotFitted, Recipe
-from ._hmm_questions import Forecast, Monitor, best, best_paths, drawn, evidence, smoothed
+from ._hmm_questions import Forecast, Monitor, best, best_paths, drawn, evidence, smoothed, taken_apart
 from ._sequences import Sequences, as_rows, as_sequences, rounded_up
 
 #: The chains made of the attributes of a model, and copies of these: a change by hand is seen.
@@ -119,7 +119,7 @@ class HMMRecipe(Recipe):
         arrays = [np.asarray(getattr(self, self._stored(name))) for name, _ in self._letters.values()]
         cached = _MADE.get(self)
         if cached is not None and not options and cached[0] == dtype and _same(cached[1], arrays):
-            return cached[2]
+            return cached[2][0]
         start = np.asarray(self.startprob_, np.float64)
         moves = np.asarray(self.transmat_, np.float64)
         if start.shape != (k,):
@@ -140,7 +140,8 @@ class HMMRecipe(Recipe):
                 **options,
             )
         if not options:
-            _MADE[self] = (dtype, [a.copy() for a in arrays], chain)
+            with self._in(dtype):
+                _MADE[self] = (dtype, [a.copy() for a in arrays], (chain, taken_apart(chain)))
         return chain
 
     def _stored(self, name: str) -> str:
@@ -246,8 +247,8 @@ class HMMRecipe(Recipe):
         sequences, values = self._door(X, lengths)
         n, longest = len(sequences.lengths), int(sequences.lengths.max())
         n_rows, steps = rounded_up(n), rounded_up(longest)
-        chain = self._chain(self.dtype_)
-        ends = None
+        self._chain(self.dtype_)
+        parts, ends = _MADE[self][2][1], None
         if sequences.ragged or (n_rows, steps) != (n, longest):
             ends = np.append(sequences.lengths, np.full(n_rows - n, sequences.lengths[0])).astype(np.int32)
         if values.dtype.kind == "f" and np.isnan(values).any():
@@ -259,7 +260,7 @@ class HMMRecipe(Recipe):
         else:
             x = sequences.padded(values, n_rows, steps)
         with self._in(self.dtype_):
-            answer = question(chain, x, ends)
+            answer = question(parts, x, ends)
             return sequences, jax.tree.map(lambda a: np.asarray(a)[:n], answer)
 
     def score(self, X: Any, lengths: Any = None) -> float:

@@ -45,20 +45,40 @@ def _parts(chain: Any, x: Any, ends: Any) -> tuple[Any, Any, Any]:
     return (*chain.logs(), likelihood)
 
 
-@jax.jit
+class Question:
+    """A function of (chain, x, ends), compiled.
+
+    A chain is taken apart once: to flatten a module anew costs more than a short sequence does.
+    """
+
+    def __init__(self, function: Any):
+        whole = lambda shape, leaves, x, ends: function(jax.tree.unflatten(shape, leaves), x, ends)
+        self.call = jax.jit(whole, static_argnums=0)
+
+    def __call__(self, parts: tuple[Any, Any], x: Any, ends: Any) -> Any:
+        return self.call(*parts, x, ends)
+
+
+def taken_apart(chain: Any) -> tuple[Any, Any]:
+    """(structure, arrays) of a chain, for `Question`."""
+    leaves, shape = jax.tree.flatten(chain)
+    return shape, tuple(jnp.asarray(leaf) for leaf in leaves)
+
+
+@Question
 def evidence(chain, x, ends):
     """log p(x) of every row."""
-    return recursions.filtered(*_parts(chain, x, ends), lengths=ends)[0]
+    return recursions.log_evidence(*_parts(chain, x, ends))
 
 
-@jax.jit
+@Question
 def smoothed(chain, x, ends):
     """The same, and p(z_t | x)."""
     found = recursions.smoothed(*_parts(chain, x, ends), lengths=ends)
     return found.log_likelihood, found.states
 
 
-@jax.jit
+@Question
 def best(chain, x, ends):
     """The most probable paths, and log p(x, path)."""
     path, value = recursions.viterbi(*_parts(chain, x, ends), lengths=ends)

@@ -66,11 +66,11 @@ def as_sequences(X: Any, lengths: Any, one_column: bool) -> tuple[Any, np.ndarra
         short = ndims == {1} and one_column and any(len(x) != 1 for x in X)
         if ndims == {2} or short:
             _no_lengths(lengths)
+            _no_empty([len(x) for x in X])
             rows = [np.asarray(x).reshape(len(x), -1) for x in X]
             if len({r.shape[1] for r in rows}) > 1:
                 found = f"sequences of {sorted({r.shape[1] for r in rows})} columns"
                 raise BadInput("X", found, "as many columns in each")
-            _no_empty([len(r) for r in rows])
             return np.concatenate(rows), np.array([len(r) for r in rows])
     array = X if hasattr(X, "shape") else np.asarray(X)
     if len(array.shape) == 3:

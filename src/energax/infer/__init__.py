@@ -2,6 +2,7 @@
 
 from ._ancestral import Ancestral as Ancestral
 from ._chains import Chains as Chains
+from ._conditional_gaussian import ConditionalGaussian as ConditionalGaussian
 from ._dispatch import argmin as argmin
 from ._dispatch import log_partition as log_partition
 from ._dispatch import log_prob as log_prob

@@ -158,7 +158,7 @@ def _parts(rows, energy):
 
 
 def _evidence(rows, energy):
-    return recursions.filtered(*_parts(rows, energy))[0]
+    return recursions.log_evidence(*_parts(rows, energy))
 
 
 def _filtered_sums(rows, energy):

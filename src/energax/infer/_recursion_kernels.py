@@ -80,18 +80,42 @@ def finite_max(log_values: Any, axis: int) -> Any:
 # -- scaled: probabilities that are made to sum to one after every step -----------------------------
 
 
+def _weights(log_transition: Any, log_likelihood: Any) -> tuple[Any, Any, Any]:
+    """A, the likelihoods of every step relative to their largest, and the logarithm of that one."""
+    top = finite_max(log_likelihood, 1)
+    # Made before they are written over: fused into that, the exponentials are slow.
+    weight = lax.optimization_barrier(jnp.exp(log_likelihood - top[:, None]))
+    return jnp.exp(log_transition), weight, top
+
+
 def scaled(log_initial: Any, log_transition: Any, log_likelihood: Any, both: bool) -> Messages:
     """The forward pass, and the backward one if `both`, by sums of products.
 
     Rabiner (1989), A tutorial on hidden Markov models, section V.A.
     """
-    transition, top = jnp.exp(log_transition), finite_max(log_likelihood, 1)
-    weight = jnp.exp(log_likelihood - top[:, None])
+    transition, weight, top = _weights(log_transition, log_likelihood)
     first, log_first = normalised(over_states(log_initial, log_likelihood[0]) + log_likelihood[0])
     filtered, scale = _scaled_pass(transition, weight.at[0].set(first))
     log_scale = (jnp.log(scale) + top).at[0].set(log_first)
     onward = _backward(transition, weight) if both else filtered
     return Messages(filtered, log_scale, onward)
+
+
+def scaled_from_both_ends(log_initial: Any, log_transition: Any, log_likelihood: Any) -> tuple[Any, Any]:
+    """(log p(x), whether it is surely exact): forward to the middle, backward to it, and a product there.
+
+    Each half needs nothing of the other, so that two cores share the work.
+    """
+    middle = log_likelihood.shape[0] // 2
+    transition, weight, top = _weights(log_transition, log_likelihood)
+    first, log_first = normalised(over_states(log_initial, log_likelihood[0]) + log_likelihood[0])
+    last = weight[-1].sum(0)
+    ahead, scale = _scaled_pass(transition, weight[:middle].at[0].set(first))
+    back, others = _scaled_pass(transition.T, weight[middle:][::-1].at[0].set(weight[-1] / last))
+    met = jnp.sum(product(ahead[-1], transition) * back[-1], 0)
+    total = jnp.log(scale).sum(0) + jnp.log(others).sum(0) + jnp.log(met) + jnp.log(last)
+    total = total + log_first + top[1:].sum(0)
+    return total, mixes(log_transition) & jnp.isfinite(total).all()
 
 
 def _scaled_pass(transition: Any, x: Any) -> tuple[Any, Any]:
@@ -126,15 +150,19 @@ def _backward(transition: Any, weight: Any) -> Any:
 
 
 def surely_exact(log_transition: Any, messages: Messages) -> Any:
-    """Whether nothing that was needed can have fallen to zero, told by the transitions alone.
+    """Whether nothing that was needed can have fallen to zero, told by the transitions alone."""
+    return mixes(log_transition) & jnp.isfinite(messages.log_scale).all()
+
+
+def mixes(log_transition: Any) -> Any:
+    """Whether every state leads to every other so readily that scaled messages are exact.
 
     A state that is dropped at one step takes with it paths that any other state could have
     stood in for, at the price of two transitions. So if all transitions are above √(tiny / ε) what was
     lost is below rounding.
     """
     kind = jnp.finfo(log_transition.dtype)
-    mixing = jnp.min(log_transition) >= 0.5 * (jnp.log(kind.tiny) - jnp.log(kind.eps))
-    return mixing & jnp.isfinite(messages.log_scale).all()
+    return jnp.min(log_transition) >= 0.5 * (jnp.log(kind.tiny) - jnp.log(kind.eps))
 
 
 def lost_nothing(log_transition: Any, log_likelihood: Any, messages: Messages, both: bool) -> Any:

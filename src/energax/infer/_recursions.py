@@ -27,6 +27,7 @@ from ._recursion_kernels import (
     over_states,
     rescued,
     scaled,
+    scaled_from_both_ends,
     surely_exact,
 )
 
@@ -121,19 +122,31 @@ def filtered(
     x, many = _lanes(log_likelihood)
     counts = _weights_of_steps(x.shape[0], lengths, many, x.dtype)
 
+    total, states = _filtered(log_initial, log_transition, x, counts, kind)
+    return _rows(total, log_likelihood, many), _rows(states, log_likelihood, many)
+
+
+def _filtered(log_initial, log_transition, x, counts, kind) -> tuple[Any, Any]:
     def answer(messages):
         terms = messages.log_scale if counts is None else jnp.where(counts > 0, messages.log_scale, 0)
         return terms.sum(0), messages.filtered
 
     by_logs = lambda: answer(in_logs(log_initial, log_transition, x, False))
-    total, states = _answered(log_initial, log_transition, x, kind, False, answer, by_logs)
-    return _rows(total, log_likelihood, many), _rows(states, log_likelihood, many)
+    return _answered(log_initial, log_transition, x, kind, False, answer, by_logs)
 
 
 @jax.custom_vjp
 def log_evidence(log_initial: Any, log_transition: Any, log_likelihood: Any) -> Any:
-    """log p(x), one number a sequence. Its gradients are expected counts, exact and never NaN."""
-    return filtered(log_initial, log_transition, log_likelihood)[0]
+    """log p(x), one number a sequence. Its gradients are expected counts, exact and never NaN.
+
+    Steps past an end that are rows of zeros change nothing, since transitions sum to one.
+    """
+    x, many = _lanes(log_likelihood)
+    if x.shape[0] < 4 or _checked_kind(None, x) != "scaled":
+        return filtered(log_initial, log_transition, log_likelihood)[0]
+    total, good = scaled_from_both_ends(log_initial, log_transition, x)
+    whole = lambda _: _filtered(log_initial, log_transition, x, None, "scaled")[0]
+    return _rows(rescued(good, total, whole), log_likelihood, many)
 
 
 def _evidence_forward(log_initial, log_transition, log_likelihood):
