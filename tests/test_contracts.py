@@ -119,6 +119,21 @@ INFERENCES = {
         infer.MessagePassing,
         lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
     ),
+    "BeliefPropagation": (
+        "MarkovField",
+        infer.BeliefPropagation,
+        lambda e, d, m: energax.posterior(e, d, m).marginals["y"],
+    ),
+    "MeanField": (
+        "MarkovField",
+        infer.MeanField,
+        lambda e, d, m: energax.posterior(e, d, m, key=KEY).marginals["y"],
+    ),
+    "LikelihoodWeighting": (
+        "BayesianNetwork",
+        lambda: infer.LikelihoodWeighting(100),
+        lambda e, d, m: energax.posterior(e, d, m, key=KEY)._shares()[0],
+    ),
     "ConditionalGaussian": (
         "BayesianNetwork with reals",
         infer.ConditionalGaussian,
@@ -151,6 +166,18 @@ REFUSED = {
         lambda e, x, m: energax.log_partition(e, m),
         r"MessagePassing needs tables.*Use Enumeration\(\)",
     ),
+    **{
+        name: (
+            "RBM",
+            lambda e, x, m: energax.posterior(e, x, m, key=0),
+            rf"{name} needs {what}.*Use Exact\(\)",
+        )
+        for name, what in {
+            "BeliefPropagation": "tables",
+            "MeanField": "tables",
+            "LikelihoodWeighting": "a Bayesian network",
+        }.items()
+    },
     "ConditionalGaussian": (
         "RBM",
         lambda e, x, m: energax.log_partition(e, m),

@@ -210,7 +210,7 @@ class BayesianNetwork(Network):
     def mixed(self) -> Mixed:
         """The tables and the linear equations, causes first: what `ConditionalGaussian` reads."""
         finite = self.finite_part()
-        lines = [n for n in map(self.__getitem__, self._causes_first()) if isinstance(n, LinearGaussian)]
+        lines = [n for n in map(self.__getitem__, self.causes_first()) if isinstance(n, LinearGaussian)]
         system = LinearSystem(
             tuple(node.child for node in lines),
             tuple(node.parents for node in lines),
@@ -256,11 +256,11 @@ class BayesianNetwork(Network):
             return super().draw(key, **given)
         drawn: dict[str, Any] = {}
         order = {node.child: node for node in self.nodes}
-        for name, sub in zip(self._causes_first(), jax.random.split(key, len(order)), strict=True):
+        for name, sub in zip(self.causes_first(), jax.random.split(key, len(order)), strict=True):
             drawn[name] = order[name].drawn(sub, drawn)
         return {name: drawn[name] for name in order}
 
-    def _causes_first(self) -> list[str]:
+    def causes_first(self) -> list[str]:
         import networkx as nx
 
         return list(nx.topological_sort(self.graph()))
@@ -311,7 +311,7 @@ class BayesianNetwork(Network):
         return tuple(p.sum(0) for p in posterior)
 
     def maximise(self, statistics, trainable=None):
-        nodes, about = [], centres(self, self._causes_first())
+        nodes, about = [], centres(self, self.causes_first())
         for i, (node, counts) in enumerate(zip(self.nodes, statistics, strict=True)):
             if not isinstance(node, ConditionalTable):
                 moves = None if trainable is None else trainable.nodes[i]
@@ -330,7 +330,7 @@ class BayesianNetwork(Network):
 
     def recentred(self, statistics, reference):
         """Sums of products that were taken about the centres of `reference`, about these instead."""
-        order = self._causes_first()
+        order = self.causes_first()
         old, new = centres(reference, order), centres(self, order)
         each = zip(self.nodes, statistics, strict=True)
         return tuple(n.recentred(s, old, new) if isinstance(n, LinearGaussian) else s for n, s in each)

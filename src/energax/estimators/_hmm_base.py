@@ -20,7 +20,7 @@ from ..learn import EM
 from ..missing import Masked, is_masked
 from ._base import ConvergenceWarning, NotFitted, Recipe
 from ._hmm_questions import Forecast, Monitor, best, best_paths, drawn, evidence, smoothed, taken_apart
-from ._sequences import Sequences, as_rows, as_sequences, rounded_up
+from ._sequences import Sequences, as_rows, as_sequences, padded_size, rounded_up
 
 #: The chains made of the attributes of a model, and copies of these: a change by hand is seen.
 _MADE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -245,11 +245,10 @@ class HMMRecipe(Recipe):
     def _ask(self, question: Any, X: Any, lengths: Any) -> tuple[Sequences, Any]:
         self._check_fitted()
         sequences, values = self._door(X, lengths)
-        n, longest = len(sequences.lengths), int(sequences.lengths.max())
-        n_rows, steps = rounded_up(n), rounded_up(longest)
+        n, (n_rows, steps) = len(sequences.lengths), padded_size(sequences.lengths)
         self._chain(self.dtype_)
         parts, ends = _MADE[self][2][1], None
-        if sequences.ragged or (n_rows, steps) != (n, longest):
+        if sequences.ragged or (n_rows, steps) != (n, sequences.lengths[0]):
             ends = np.append(sequences.lengths, np.full(n_rows - n, sequences.lengths[0])).astype(np.int32)
         if values.dtype.kind == "f" and np.isnan(values).any():
             seen = ~np.isnan(values)

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import BadInput
 from ..missing import Masked
 
-_LARGEST = 4096  # longer sequences are compiled as they are
+_LARGEST = 2**15  # rows of a table; larger ones are compiled as they are
 
 
 class Sequences(NamedTuple):
@@ -47,13 +47,24 @@ class Sequences(NamedTuple):
         return out
 
 
-def rounded_up(n: int) -> int:
-    """A size that many share, so that they share compiled code: at most an eighth larger.
+def padded_size(lengths: np.ndarray) -> tuple[int, int]:
+    """(rows, steps) to pad sequences to; small tables share sizes, and so compiled code.
 
-    >>> [rounded_up(n) for n in (1, 7, 100, 300, 10_000)]
-    [1, 7, 104, 320, 10000]
+    >>> padded_size(np.array([100, 90])), padded_size(np.full(1000, 100))
+    ((2, 104), (1000, 100))
     """
-    if n > _LARGEST or n <= 8:
+    n, longest = len(lengths), int(lengths.max())
+    small = n * longest <= _LARGEST and longest < 4096
+    return (rounded_up(n), rounded_up(longest)) if small else (n, longest)
+
+
+def rounded_up(n: int) -> int:
+    """A size that many share: at most an eighth larger.
+
+    >>> [rounded_up(n) for n in (1, 7, 100, 300)]
+    [1, 7, 104, 320]
+    """
+    if n <= 8:
         return n
     step = 1 << max(0, n.bit_length() - 4)
     return -(-n // step) * step
@@ -108,8 +119,7 @@ def as_rows(
     sequences: Sequences, values: np.ndarray, states: np.ndarray | None, dtype: Any
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Padded variables for `fit`, masked only where something is missing or past an end; and weights."""
-    n, longest = len(sequences.lengths), int(sequences.lengths.max())
-    n_rows, steps = rounded_up(n), rounded_up(longest)
+    n, (n_rows, steps) = len(sequences.lengths), padded_size(sequences.lengths)
     weights = np.append(np.ones(n, dtype), np.zeros(n_rows - n, dtype))
     seen = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
     filled = np.where(seen, values, 0).astype(values.dtype) if not seen.all() else values

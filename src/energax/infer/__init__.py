@@ -1,6 +1,8 @@
 """Given some of the variables, find the others: one method a file, and a choice among them."""
 
 from ._ancestral import Ancestral as Ancestral
+from ._approximate import BeliefPropagation as BeliefPropagation
+from ._approximate import MeanField as MeanField
 from ._chains import Chains as Chains
 from ._conditional_gaussian import ConditionalGaussian as ConditionalGaussian
 from ._dispatch import argmin as argmin
@@ -13,6 +15,7 @@ from ._enumeration import Enumeration as Enumeration
 from ._exact import Exact as Exact
 from ._importance import Importance as Importance
 from ._lbfgs import LBFGS as LBFGS
+from ._likelihood_weighting import LikelihoodWeighting as LikelihoodWeighting
 from ._message_passing import MessagePassing as MessagePassing
 from ._method import Cost as Cost
 from ._method import Method as Method

@@ -16,12 +16,14 @@ from ..keys import as_key
 from ..parameters import in_its_precision
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._ancestral import Ancestral
+from ._approximate import BeliefPropagation, MeanField
 from ._chains import Chains
 from ._conditional import Conditional
 from ._enumeration import Enumeration
 from ._exact import Exact
 from ._importance import Importance
 from ._lbfgs import LBFGS
+from ._likelihood_weighting import LikelihoodWeighting
 from ._message_passing import MessagePassing
 from ._method import TASKS, Method, Minimum, Plan
 from ._posterior import Posterior
@@ -109,7 +111,20 @@ def _hint(task: str, question: Question) -> str:
 
 _BY_NAME: dict[str, Any] = {
     method.__name__.lower(): method
-    for method in (Exact, Enumeration, MessagePassing, Kalman, LBFGS, Importance, Ancestral, Gibbs, Langevin)
+    for method in (
+        Exact,
+        Enumeration,
+        MessagePassing,
+        BeliefPropagation,
+        MeanField,
+        LikelihoodWeighting,
+        Kalman,
+        LBFGS,
+        Importance,
+        Ancestral,
+        Gibbs,
+        Langevin,
+    )
 }
 
 
@@ -155,7 +170,7 @@ def _need_hidden(question: Question, task: str) -> None:
 
 def draws_at_random(method: Method, task: str, question: Question) -> bool:
     """Whether the answer depends on a key."""
-    return method.kind(task, question) != "exact" and not isinstance(method, LBFGS)
+    return method.kind(task, question) != "exact" and not method.deterministic
 
 
 def _key(key: Any, method: Method, task: str, question: Question) -> Any:

@@ -252,7 +252,7 @@ def _built(cards: Any, scopes: Any, together: Any, small: int) -> JunctionTree:
 
 def _bytes(entries: int, largest_table: int, itemsize: int) -> int:
     """The conditionals of all cliques, their separators on the way up and down, and work on one of them."""
-    return (2 * entries + 3 * largest_table) * itemsize
+    return (5 * entries // 2 + 3 * largest_table) * itemsize
 
 
 def _trailing(evidence: tuple[Any, ...]) -> tuple[Any, ...]:

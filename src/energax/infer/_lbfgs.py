@@ -46,6 +46,7 @@ class LBFGS(Method):
     memory_size: int = eqx.field(static=True, default=10)
     seed: int = eqx.field(static=True, default=0)
 
+    deterministic = True
     tasks = frozenset({"argmin"})
 
     @property

@@ -1,9 +1,7 @@
-"""Ancestral sampling of a Bayesian network, weighed by the evidence it meets on the way."""
+"""Likelihood weighting: what is not known is drawn from its causes, what is known weighs the draw."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,114 +11,179 @@ import numpy as np
 
 from ..errors import BadInput
 from ..estimate import Estimate
-from ..keys import as_key
-from ._factor_tables import as_evidence, as_tables
+from ..missing import is_masked
+from ._method import Cost, Method
+from ._posterior import Labelled, Posterior
+from ._question import Question
 
 
-class Weighted(eqx.Module):
-    """Draws of all variables and the logarithms of their weights; the mean weight is P(evidence)."""
+class LikelihoodWeighting(Method):
+    """Draws of a Bayesian network, causes first, each weighted by p(what is seen | its parents).
 
-    states: Any  # (n, variables)
-    log_weights: Any  # (n,)
-    cards: tuple[int, ...] = eqx.field(static=True)
+    p(x | e) ≈ Σ w_s [x_s = x] / Σ w_s and p(e) ≈ mean w, with their standard errors. Cheap at any width;
+    poor where the evidence is improbable, which `effective_draws` tells.
 
-    @property
-    def log_evidence(self) -> Estimate:
-        """log P(evidence), with a standard error by the delta method."""
-        n = self.log_weights.shape[0]
-        log_mean = jax.nn.logsumexp(self.log_weights) - jnp.log(float(n))
-        if not jnp.isfinite(log_mean):
-            return Estimate(np.asarray(log_mean), np.inf, "estimate", "LikelihoodWeighting")
-        error = jnp.std(jnp.exp(self.log_weights - log_mean), ddof=1) / n**0.5
-        return Estimate(np.asarray(log_mean), np.asarray(error), "estimate", "LikelihoodWeighting")
+    Fung and Chang (1990), Weighing and integrating evidence for stochastic simulation in Bayesian networks.
 
-    @property
-    def effective(self) -> Any:
-        """(Σw)² / Σw²: so many equally weighted draws would tell as much."""
-        return jnp.exp(2 * jax.nn.logsumexp(self.log_weights) - jax.nn.logsumexp(2 * self.log_weights))
-
-    @property
-    def marginals(self) -> tuple[Any, ...]:
-        """The weighted frequency of every state of every variable."""
-        weight = jax.nn.softmax(self.log_weights)
-        return tuple(
-            jnp.zeros(card, weight.dtype).at[self.states[:, v]].add(weight)
-            for v, card in enumerate(self.cards)
-        )
-
-
-def likelihood_weighting(
-    cards: Sequence[int],
-    scopes: Sequence[Sequence[int]],
-    log_tables: Sequence[Any],
-    log_evidence: Sequence[Any] | None = None,
-    *,
-    n: int,
-    key: Any,
-) -> Weighted:
-    """Draw x_v from p(x_v | parents) · evidence(x_v), parents first, and weigh by what that sums to.
-
-    Scope v must be (*parents of v, v) and its table log p(v | parents). Hard evidence then fixes its
-    variable and weighs by its probability; uncertain evidence tilts the draw; with none at all this is
-    ancestral sampling. All variables of one depth are drawn at once.
-
-    >>> import jax.numpy as jnp
-    >>> fire, alarm = jnp.log(jnp.array([0.9, 0.1])), jnp.log(jnp.array([[0.99, 0.01], [0.2, 0.8]]))
-    >>> rung = (jnp.zeros(2), jnp.array([-jnp.inf, 0.0]))
-    >>> drawn = likelihood_weighting((2, 2), ((0,), (0, 1)), (fire, alarm), rung, n=20_000, key=0)
-    >>> round(float(drawn.marginals[0][1]), 1)                        # 0.08 / 0.089
-    0.9
-
-    References: Fung and Chang, UAI 1989; Shachter and Peot, UAI 1989.
+    >>> from energax import posterior
+    >>> from energax.energies import BayesianNetwork
+    >>> net = BayesianNetwork({"rain": [0.8, 0.2], "wet": ("rain", [[0.9, 0.1], [0.2, 0.8]])})
+    >>> found = posterior(net, {"wet": 1}, LikelihoodWeighting(20_000), key=0)
+    >>> bool(abs(found.marginals["rain"][1] - 2 / 3) < 0.02)
+    True
     """
-    scopes = tuple(tuple(int(v) for v in scope) for scope in scopes)
-    if tuple(scope[-1] if scope else -1 for scope in scopes) != tuple(range(len(cards))):
-        raise BadInput("scopes", "other last variables", "scope v = (*parents of v, v), one a variable")
-    if n < 1:
-        raise BadInput("n", repr(n), "a whole number from 1 up")
-    tables = as_tables(cards, scopes, log_tables)
-    evidence, rows = as_evidence(cards, log_evidence, tables)
-    if rows:
-        raise BadInput("log_evidence", "rows", "one log-vector a variable")
-    states, log_w = _weighed(tuple(map(int, cards)), scopes, n, tables, evidence, as_key(key))
-    return Weighted(states, log_w, tuple(map(int, cards)))
+
+    tasks = frozenset({"posterior", "log_prob"})
+
+    n_draws: int = eqx.field(static=True, default=10_000)
+
+    def __check_init__(self):
+        if not isinstance(self.n_draws, int) or self.n_draws < 2:
+            raise BadInput("n_draws", repr(self.n_draws), "a whole number >= 2")
+
+    @property
+    def label(self):
+        return "likelihood weighting"
+
+    def unsuitable(self, task, question):
+        if not hasattr(question.energy, "nodes"):
+            return f"needs a Bayesian network, which {type(question.energy).__name__} is not"
+        if any(not s.is_finite for s in question.spaces.values()):
+            return "is for finite variables"
+        if question.partly:
+            return f"needs the same variables known in every row, and some lack {list(question.partly)}"
+        return None
+
+    def why(self, task, question):
+        return "draws cost the same at any width"
+
+    def kind(self, task, question):
+        return "estimate"
+
+    def cost(self, task, question):
+        return Cost(evaluations=self.n_draws * question.n)
+
+    def rows(self, question: Question, key: Any) -> list[tuple[dict[str, Any], Any]]:
+        """(draws, log weights) of every row."""
+        out = []
+        for i, sub in enumerate(jax.random.split(key, question.n)):
+            row = {k: jnp.asarray(v[i]) for k, v in question.given.items() if not is_masked(v)}
+            out.append(jax.tree.map(np.asarray, _weighted(question.energy, row, sub, self.n_draws)))
+        return out
+
+    def posterior(self, question, key):
+        found = WeightedPosterior(question, key, self)
+        for i, (_, log_weight) in enumerate(found.weighted()):
+            if np.isneginf(log_weight).all():
+                where = f" of row {i}" if question.many else ""
+                raise BadInput(
+                    "given",
+                    f"evidence{where} that none of {self.n_draws:,} draws allows",
+                    "more draws, or evidence of some probability",
+                    "MessagePassing() says whether it is impossible.",
+                )
+        return found
+
+    def log_prob(self, question, key):
+        return _evidence(self.rows(question, key), self.label)
 
 
-def _depths(scopes: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Variables by the length of the longest way from a variable without parents."""
-    depth: dict[int, int] = {}
-    left = set(range(len(scopes)))
-    while left:
-        ready = [v for v in sorted(left) if all(p in depth for p in scopes[v][:-1])]
-        if not ready:
-            raise BadInput("scopes", "a directed cycle", "parents that come before their children")
-        for v in ready:
-            depth[v] = 1 + max((depth[p] for p in scopes[v][:-1]), default=-1)
-        left -= set(ready)
-    return [[v for v in sorted(depth) if depth[v] == d] for d in range(max(depth.values()) + 1)]
+@eqx.filter_jit
+def _weighted(energy: Any, row: dict[str, Any], key: Any, n: int) -> tuple[dict[str, Any], Any]:
+    def one(key):
+        values, log_weight = {}, 0.0
+        nodes = {node.child: node for node in energy.nodes}
+        for name, sub in zip(energy.causes_first(), jax.random.split(key, len(nodes)), strict=True):
+            if name in row:
+                values[name] = row[name]
+                log_weight = log_weight - nodes[name](**{k: values[k] for k in nodes[name].names})
+            else:
+                values[name] = nodes[name].drawn(sub, values)
+        return {k: v for k, v in values.items() if k not in row}, log_weight
+
+    return jax.vmap(one)(jax.random.split(key, n))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _weighed(cards: Any, scopes: Any, n: int, tables: Any, evidence: Any, key: Any) -> tuple[Any, Any]:
-    """The rows of all tables are one matrix, (rows, most states), padded with −inf."""
-    most, n_variables = max(cards), len(cards)
-    pad = lambda a, card: jnp.pad(a.reshape(-1, card), ((0, 0), (0, most - card)), constant_values=-jnp.inf)
-    matrix = jnp.concatenate([pad(table, cards[v]) for v, table in enumerate(tables)])
-    own = jnp.concatenate([pad(vector, cards[v]) for v, vector in enumerate(evidence)])
-    first = np.cumsum([0, *(int(np.prod([cards[p] for p in scope[:-1]])) for scope in scopes)])[:-1]
-    states = jnp.zeros((n, n_variables), jnp.int32)
-    log_w = jnp.zeros(n, own.dtype)
-    for d, group in enumerate(_depths(scopes)):
-        width = max(len(scopes[v]) - 1 for v in group)
-        parents, weight = np.zeros((2, len(group), width), np.int32)
-        for k, v in enumerate(group):
-            mine = scopes[v][:-1]
-            parents[k, : len(mine)] = mine
-            strides = np.cumprod([1, *(cards[p] for p in mine[::-1])])[::-1][1:]
-            weight[k, : len(mine)] = strides
-        rows = jnp.sum(states[:, parents] * weight, axis=2) + first[group].astype(np.int32)
-        logits = matrix[rows] + own[np.array(group)]
-        log_w = log_w + jnp.sum(jax.nn.logsumexp(logits, axis=2), axis=1)
-        drawn = jax.random.categorical(jax.random.fold_in(key, d), logits).astype(jnp.int32)
-        states = states.at[:, np.array(group)].set(drawn)
-    return states, log_w
+def _evidence(rows: list[tuple[dict[str, Any], Any]], label: str) -> Estimate:
+    """log mean w, and its standard error by the delta method."""
+    logs = np.stack([log_weight for _, log_weight in rows]).astype(float)
+    top = np.max(logs, axis=1, keepdims=True)
+    weight = np.exp(logs - np.where(np.isfinite(top), top, 0))
+    mean = weight.mean(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log(mean) + np.where(np.isfinite(top), top, 0)[:, 0]
+        error = weight.std(1, ddof=1) / np.sqrt(weight.shape[1]) / mean
+    return Estimate(value, np.where(mean > 0, error, np.inf), kind="estimate", method=label)
+
+
+class WeightedPosterior(Posterior):
+    """p(hidden | given) as weighted draws."""
+
+    kind = "estimate"
+    method = "likelihood weighting"
+
+    def __init__(self, question: Question, key: Any, by: LikelihoodWeighting):
+        super().__init__(question, key)
+        self._by = by
+
+    def weighted(self) -> Any:
+        return self._once("weighted", lambda: self._by.rows(self._question, self._key))
+
+    def _shares(self) -> list[Any]:
+        each = [np.exp(w - w.max()) for _, w in self.weighted()]
+        return [w / w.sum() for w in each]
+
+    @property
+    def effective_draws(self) -> Any:
+        """1 / Σ w², of normalised weights: how many plain draws these are worth."""
+        return self._question.answer(np.array([1 / np.sum(w**2) for w in self._shares()]))
+
+    def _marginals(self):
+        spaces, out = self._question.spaces, {}
+        for name in self.spaces:
+            k = spaces[name].n_values
+            each = zip(self.weighted(), self._shares(), strict=True)
+            table = np.stack([np.bincount(d[name], w, minlength=k) for (d, _), w in each])
+            out[name] = Labelled.of(table, spaces[name].labels)
+        return out
+
+    def _mean(self):
+        return {}
+
+    def _mode(self):
+        best = [int(np.argmax(self._log_joint(draws))) for draws, _ in self.weighted()]
+        each = zip(self.weighted(), best, strict=True)
+        chosen = [{k: v[i] for k, v in draws.items()} for (draws, _), i in each]
+        return {k: np.stack([c[k] for c in chosen]) for k in self.spaces}
+
+    def _log_joint(self, draws: dict[str, Any]) -> Any:
+        question = self._question
+        n = len(next(iter(draws.values())))
+        given = {k: np.broadcast_to(v[0], n) for k, v in question.given.items()}
+        return -jax.vmap(lambda row: question.energy(**row))({**draws, **given})
+
+    def _joint(self, names):
+        spaces = self._question.spaces
+        shape = tuple(spaces[n].n_values for n in names)
+        out = []
+        for (draws, _), share in zip(self.weighted(), self._shares(), strict=True):
+            flat = np.ravel_multi_index([draws[n] for n in names], shape)
+            out.append(np.bincount(flat, share, minlength=int(np.prod(shape))))
+        return np.stack(out)
+
+    def _sample(self, n, key):
+        from ..samplers import Draws
+
+        picked = []
+        for (draws, log_weight), sub in zip(
+            self.weighted(), jax.random.split(key, self._question.n), strict=True
+        ):
+            index = np.asarray(jax.random.categorical(sub, jnp.asarray(log_weight), shape=(n,)))
+            picked.append({k: v[index] for k, v in draws.items()})
+        values = {k: np.stack([p[k] for p in picked], axis=1)[None] for k in self.spaces}
+        values = values if self._question.many else {k: v[:, :, 0] for k, v in values.items()}
+        return Draws(values, method=self.method)
+
+    def _log_evidence(self):
+        estimate = _evidence(self.weighted(), self.method)
+        return estimate if self._question.many else estimate[0]

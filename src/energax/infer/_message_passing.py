@@ -137,7 +137,7 @@ class NetworkPosterior(Posterior):
 def tree_of(question: Question) -> JunctionTree | None:
     """The junction tree of what is hidden once all that is known for certain is; None if nothing is."""
     certain = [k for k, v in question.given.items() if not is_masked(v)]
-    cards, scopes = remembered(question.energy, "tables", _on_host).shapes_given(certain)
+    cards, scopes = remembered(question.energy, "tables", on_host).shapes_given(certain)
     return JunctionTree.build(cards, scopes) if cards else None
 
 
@@ -148,7 +148,7 @@ def _solve(ask: Any, question: Question, key: Any = None) -> Any:
     out of their tables. Many rows share the tree of the whole network, with evidence as vectors, in one
     compiled call; unless that tree is too wide, which known values may mend.
     """
-    tables, n = remembered(question.energy, "tables", _on_host), question.n
+    tables, n = remembered(question.energy, "tables", on_host), question.n
     tree = None
     if n > _FEW_ROWS:
         with contextlib.suppress(Intractable):
@@ -168,7 +168,7 @@ def _solve(ask: Any, question: Question, key: Any = None) -> Any:
     return jax.tree.map(lambda *each: np.concatenate(each), *answers)
 
 
-def _on_host(energy: Any) -> Any:
+def on_host(energy: Any) -> Any:
     return energy.tables().on_host()
 
 
@@ -194,9 +194,7 @@ def refuse_impossible(question: Question, log_p: np.ndarray) -> None:
     spaces = question.spaces
     words = " and ".join(f"{k} = {_state(spaces[k], known(v))}" for k, v in clash.items())
     where = f" in row {row}" if question.many else ""
-    raise BadInput(
-        "given", f"evidence of probability zero{where}: {words}", "values that can occur together"
-    )
+    raise BadInput("given", f"evidence of probability zero{where}: {words}", "values that can occur together")
 
 
 def _state(space: Any, value: Any) -> str:

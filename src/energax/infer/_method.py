@@ -77,6 +77,9 @@ class Method(eqx.Module):
     #: Whether it is a family's own exact knowledge, which is tried before enumeration.
     knowledge: ClassVar[bool] = False
 
+    #: Whether an answer that is not exact is still the same every time, without a key.
+    deterministic: ClassVar[bool] = False
+
     @property
     def label(self) -> str:
         """The name that results carry."""

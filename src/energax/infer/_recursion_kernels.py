@@ -83,9 +83,7 @@ def finite_max(log_values: Any, axis: int) -> Any:
 def _weights(log_transition: Any, log_likelihood: Any) -> tuple[Any, Any, Any]:
     """A, the likelihoods of every step relative to their largest, and the logarithm of that one."""
     top = finite_max(log_likelihood, 1)
-    # Made before they are written over: fused into that, the exponentials are slow.
-    weight = lax.optimization_barrier(jnp.exp(log_likelihood - top[:, None]))
-    return jnp.exp(log_transition), weight, top
+    return jnp.exp(log_transition), jnp.exp(log_likelihood - top[:, None]), top
 
 
 def scaled(log_initial: Any, log_transition: Any, log_likelihood: Any, both: bool) -> Messages:
@@ -101,20 +99,24 @@ def scaled(log_initial: Any, log_transition: Any, log_likelihood: Any, both: boo
     return Messages(filtered, log_scale, onward)
 
 
-def scaled_from_both_ends(log_initial: Any, log_transition: Any, log_likelihood: Any) -> tuple[Any, Any]:
-    """(log p(x), whether it is surely exact): forward to the middle, backward to it, and a product there.
-
-    Each half needs nothing of the other, so that two cores share the work.
-    """
-    middle = log_likelihood.shape[0] // 2
+def scaled_evidence(log_initial: Any, log_transition: Any, log_likelihood: Any) -> tuple[Any, Any]:
+    """(log p(x), whether it is surely exact): the forward pass with nothing kept but its sums."""
     transition, weight, top = _weights(log_transition, log_likelihood)
     first, log_first = normalised(over_states(log_initial, log_likelihood[0]) + log_likelihood[0])
-    last = weight[-1].sum(0)
-    ahead, scale = _scaled_pass(transition, weight[:middle].at[0].set(first))
-    back, others = _scaled_pass(transition.T, weight[middle:][::-1].at[0].set(weight[-1] / last))
-    met = jnp.sum(product(ahead[-1], transition) * back[-1], 0)
-    total = jnp.log(scale).sum(0) + jnp.log(others).sum(0) + jnp.log(met) + jnp.log(last)
-    total = total + log_first + top[1:].sum(0)
+    steps, zero = weight.shape[0], jnp.zeros((), jnp.int32)
+    rest = (zero,) * (weight.ndim - 1)
+
+    def body(state):
+        t, message, sums = state
+        here = lax.dynamic_slice(weight, (t, *rest), (1, *weight.shape[1:]))[0]
+        total = message.sum(0)
+        # Divided by the sum of the step before, which need not wait for this one.
+        message = product(message, transition) * (here / total)
+        return t + 1, message, lax.dynamic_update_slice(sums, total[None], (t, *rest[1:]))
+
+    start = zero + 1, first, jnp.ones((steps, *weight.shape[2:]), weight.dtype)
+    _, message, sums = lax.while_loop(lambda state: state[0] < steps, body, start)
+    total = log_first + jnp.log(sums).sum(0) + jnp.log(message.sum(0)) + top[1:].sum(0)
     return total, mixes(log_transition) & jnp.isfinite(total).all()
 
 

@@ -27,7 +27,7 @@ from ._recursion_kernels import (
     over_states,
     rescued,
     scaled,
-    scaled_from_both_ends,
+    scaled_evidence,
     surely_exact,
 )
 
@@ -142,9 +142,9 @@ def log_evidence(log_initial: Any, log_transition: Any, log_likelihood: Any) -> 
     Steps past an end that are rows of zeros change nothing, since transitions sum to one.
     """
     x, many = _lanes(log_likelihood)
-    if x.shape[0] < 4 or _checked_kind(None, x) != "scaled":
+    if _checked_kind(None, x) != "scaled":
         return filtered(log_initial, log_transition, log_likelihood)[0]
-    total, good = scaled_from_both_ends(log_initial, log_transition, x)
+    total, good = scaled_evidence(log_initial, log_transition, x)
     whole = lambda _: _filtered(log_initial, log_transition, x, None, "scaled")[0]
     return _rows(rescued(good, total, whole), log_likelihood, many)
 

@@ -42,9 +42,7 @@ class Tables(eqx.Module):
             scopes.append(tuple(place[v] for v in scope if v in place))
         names, cards = tuple(self.names[v] for v in kept), tuple(self.cards[v] for v in kept)
         rest = Tables(names, cards, tuple(scopes), tuple(logs))
-        evidence = tuple(
-            _evidence(None if n not in row else row[n], k, logs) for n, k in zip(names, cards, strict=True)
-        )
+        evidence = tuple(_evidence(row.get(n), k, logs) for n, k in zip(names, cards, strict=True))
         return rest, evidence
 
     def on_host(self) -> Tables:
