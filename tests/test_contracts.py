@@ -129,6 +129,11 @@ INFERENCES = {
         infer.MeanField,
         lambda e, d, m: energax.posterior(e, d, m, key=KEY).marginals["y"],
     ),
+    "AnnealedImportance": (
+        "MarkovField",
+        lambda: infer.AnnealedImportance(16, 10),
+        lambda e, d, m: energax.log_partition(e, m, key=KEY).value,
+    ),
     "LikelihoodWeighting": (
         "BayesianNetwork",
         lambda: infer.LikelihoodWeighting(100),
@@ -178,6 +183,11 @@ REFUSED = {
             "LikelihoodWeighting": "a Bayesian network",
         }.items()
     },
+    "AnnealedImportance": (
+        "RBM",
+        lambda e, x, m: energax.log_partition(e, m, key=0),
+        r"AnnealedImportance needs tables.*Use Enumeration\(\)",
+    ),
     "ConditionalGaussian": (
         "RBM",
         lambda e, x, m: energax.log_partition(e, m),

@@ -8,7 +8,7 @@ import pytest
 from energax import log_partition, log_prob, posterior, sample
 from energax.energies import BayesianNetwork, MarkovField
 from energax.errors import BadInput, Unsuitable
-from energax.infer import BeliefPropagation, LikelihoodWeighting, MeanField
+from energax.infer import AnnealedImportance, BeliefPropagation, LikelihoodWeighting, MeanField
 
 NET = BayesianNetwork(
     {
@@ -47,6 +47,15 @@ def test_mean_field_bounds_log_z_from_below():
     assert bound.kind == "lower bound" and bound.value <= log_partition(GRID).value
     rows = posterior(GRID, {"00": [0, 1]}, MeanField(), key=0)
     assert rows.marginals["22"].shape == (2, 2) and rows.converged.shape == (2,)
+
+
+def test_annealed_importance_within_its_error():
+    """|z| < 4.5, seed fixed; and of two rows of evidence."""
+    found = log_partition(GRID, AnnealedImportance(), key=0)
+    assert 0 < found.stderr < 0.1 and abs(found.value - log_partition(GRID).value) < 4.5 * found.stderr
+    rows = {"00": [0, 1], "22": [1, 1]}
+    estimate, exact = log_prob(GRID, rows, AnnealedImportance(), key=1), log_prob(GRID, rows)
+    assert (np.abs(estimate.value - exact.value) < 4.5 * estimate.stderr).all()
 
 
 def test_likelihood_weighting_within_its_error():

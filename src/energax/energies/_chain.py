@@ -120,7 +120,7 @@ class HiddenChain(Energy):
     def log_likelihoods(self, x: Any = None, z: Any = None) -> Any:
         """log p(x_t | z_t) for many sequences, (n, steps, k); −∞ for states that `z` rules out."""
         k, dtype = self.n_states, self.transition.dtype
-        total = 0
+        total: Any = 0
         if x is not None:
             n, steps = np.shape(known(x))[:2]
             flat = jax.tree.map(lambda a: jnp.asarray(a).reshape(n * steps, *a.shape[2:]), x)

@@ -175,7 +175,7 @@ class Network(Energy):
         return graph
 
     def junction_tree(self, *given: str) -> JunctionTree:
-        """The tree that questions with these variables given are answered on: its width, bytes, operations."""
+        """The tree on which questions with these variables given are answered: width, bytes, operations."""
         return JunctionTree.build(*self.tables().shapes_given(given))
 
     def observe(self, **values: Any) -> MarkovField:

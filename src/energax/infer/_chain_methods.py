@@ -141,8 +141,9 @@ def refuse_impossible(question: Question) -> None:
 
 
 def _width(question: Question) -> int:
+    chain: Any = question.energy
     steps = np.shape(known(question.given["x" if "x" in question.given else "z"]))[1]
-    return 4 * int(steps) * question.energy.n_states
+    return 4 * int(steps) * chain.n_states
 
 
 def _each(function: Any, question: Question) -> Any:

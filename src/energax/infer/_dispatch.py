@@ -16,7 +16,7 @@ from ..keys import as_key
 from ..parameters import in_its_precision
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._ancestral import Ancestral
-from ._approximate import BeliefPropagation, MeanField
+from ._approximate import AnnealedImportance, BeliefPropagation, MeanField
 from ._chains import Chains
 from ._conditional import Conditional
 from ._enumeration import Enumeration
@@ -117,6 +117,7 @@ _BY_NAME: dict[str, Any] = {
         MessagePassing,
         BeliefPropagation,
         MeanField,
+        AnnealedImportance,
         LikelihoodWeighting,
         Kalman,
         LBFGS,

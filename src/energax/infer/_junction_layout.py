@@ -60,7 +60,7 @@ class Ragged:
         return cls(tuple(blocks), None if np.array_equal(order, np.arange(len(order))) else order)
 
 
-def cuts(lengths: np.ndarray, cost: Callable[[int, int, int], float]) -> list[int]:
+def cuts(lengths: np.ndarray, cost: Callable[[int, int, int], float], overhead: int = _OVERHEAD) -> list[int]:
     """Ends of the runs of sorted lengths that make padding and the number of runs cheapest together."""
     if not len(lengths):
         return []
@@ -71,7 +71,7 @@ def cuts(lengths: np.ndarray, cost: Callable[[int, int, int], float]) -> list[in
         for i in range(max(0, j - 24), j + 1):
             start = 0 if i == 0 else int(ends[i - 1])
             before = 0.0 if i == 0 else best[i - 1][0]
-            options.append((before + _OVERHEAD + cost(start, int(stop), int(lengths[stop - 1])), i))
+            options.append((before + overhead + cost(start, int(stop), int(lengths[stop - 1])), i))
         best.append(min(options))
     found, j = [], len(ends) - 1
     while j >= 0:
@@ -148,7 +148,9 @@ def _levels(
     while now:
         depths.append(now)
         now = [child for i in now for child in cliques[i].children]
-    grouped = [_blocks_of(group, cliques) for group in depths]
+    # In a deep tree every operation is compiled many times over: then padding is the lesser evil.
+    overhead = _OVERHEAD * max(1, len(depths) // 12)
+    grouped = [_blocks_of(group, cliques, overhead) for group in depths]
     starts = [_starts(groups, cliques) for groups in grouped]
     entry: dict[int, np.ndarray] = {}
     levels: list[Level] = []
@@ -181,7 +183,7 @@ def _levels(
     return tuple(levels), entry, offset
 
 
-def _blocks_of(group: list[int], cliques: list[Clique]) -> list[list[int]]:
+def _blocks_of(group: list[int], cliques: list[Clique], overhead: int) -> list[list[int]]:
     """Cliques of like width together, as far as padding costs less than one more operation."""
     ordered = sorted(group, key=lambda i: cliques[i].columns)
     rows = np.cumsum([0, *(cliques[i].rows for i in ordered)])
@@ -190,7 +192,7 @@ def _blocks_of(group: list[int], cliques: list[Clique]) -> list[list[int]]:
     def cost(a: int, b: int, columns: int) -> float:
         return float((rows[b] - rows[a]) * columns * (4 + slots[a:b].max()))
 
-    ends = cuts(np.array([cliques[i].columns for i in ordered]), cost)
+    ends = cuts(np.array([cliques[i].columns for i in ordered]), cost, overhead)
     return [ordered[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
