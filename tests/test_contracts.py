@@ -70,6 +70,23 @@ ENERGIES = {
     "Factor": lambda: energies.Factor(("x", "y"), _float32([[2.0, 1.0], [1.0, 3.0]])),
     "ConditionalTable": lambda: energies.ConditionalTable("y", ("x",), _float32([[0.9, 0.1], [0.2, 0.8]])),
     "MarkovChain": lambda: energies.MarkovChain([0.5, 0.5], [[0.9, 0.1], [0.3, 0.7]], length=4),
+    "Categoricals": lambda: energies.Categoricals(_float32([[0.2, 0.8], [0.9, 0.1]])),
+    "Poissons": lambda: energies.Poissons(_float32([[1.0, 2.0], [4.0, 0.5]])),
+    "Mixtures": lambda: energies.Mixtures(
+        energies.Gaussians(jnp.arange(4.0)[:, None], jnp.ones((4, 1, 1))), _float32([[0.5, 0.5], [0.9, 0.1]])
+    ),
+    "Product": lambda: energies.Product(
+        (
+            energies.Gaussians(jnp.array([[0.0], [2.0]]), jnp.ones((2, 1, 1))),
+            energies.Categoricals(_float32([[0.9, 0.1], [0.1, 0.9]])),
+        )
+    ),
+    "HiddenChain": lambda: energies.HiddenChain(
+        _float32([0.5, 0.5]),
+        _float32([[0.7, 0.3], [0.3, 0.7]]),
+        energies.Gaussians(jnp.array([[0.0], [2.0]]), jnp.ones((2, 1, 1))),
+        length=4,
+    ),
     "LinearChain": lambda: energies.LinearChain(
         0.5 * jnp.eye(2), jnp.ones((3, 2)), jnp.eye(2), jnp.eye(3), length=4
     ),
@@ -95,7 +112,20 @@ OBJECTIVES = {
 # What learns each energy: so that a refusal is of the data and not of the learner.
 FITS = {
     **dict.fromkeys(
-        ("Mixture", "Gaussians", "Bernoullis", "Centroids", "MarkovChain", "LinearChain"), lambda: learn.EM()
+        (
+            "Mixture",
+            "Gaussians",
+            "Bernoullis",
+            "Centroids",
+            "MarkovChain",
+            "LinearChain",
+            "Categoricals",
+            "Poissons",
+            "Mixtures",
+            "Product",
+            "HiddenChain",
+        ),
+        lambda: learn.EM(),
     ),
     **dict.fromkeys(
         ("RBM", "BayesianNetwork", "MarkovField", "FactorGraph", "Factor", "ConditionalTable"),
@@ -143,6 +173,11 @@ INFERENCES = {
         "BayesianNetwork with reals",
         infer.ConditionalGaussian,
         lambda e, d, m: energax.log_prob(e, d, m).value,
+    ),
+    "ForwardBackward": (
+        "HiddenChain",
+        infer.ForwardBackward,
+        lambda e, d, m: energax.posterior(e, d, m).marginals["z"],
     ),
     "Kalman": ("LinearChain", infer.Kalman, lambda e, d, m: energax.posterior(e, d, m).mean["z"]),
     "LBFGS": ("NeuralEnergy", infer.LBFGS, lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"]),
@@ -193,6 +228,11 @@ REFUSED = {
         lambda e, x, m: energax.log_partition(e, m),
         r"ConditionalGaussian .*Use Enumeration\(\)",
     ),
+    "ForwardBackward": (
+        "RBM",
+        lambda e, x, m: energax.posterior(e, x, m),
+        r"ForwardBackward .*Use Exact\(\)",
+    ),
     "Kalman": (
         "RBM",
         lambda e, x, m: energax.posterior(e, x, m),
@@ -238,6 +278,8 @@ OPTIONS = {
     "energies.Gaussian": lambda: energies.Gaussian(jnp.ones(2)),
     "energies.StandardNormal": lambda: energies.StandardNormal(2),
     "energies.UniformChoices": lambda: energies.UniformChoices(3, 2),
+    "energies.TiedWithin": lambda: energies.TiedWithin(jnp.stack([jnp.eye(2)] * 2)),
+    "energies.NormalPrior": energies.NormalPrior,
     "energies.AddK": energies.AddK,
     "energies.LinearGaussian": lambda: energies.LinearGaussian("x", ("y",), _float32([0.5])),
     "energies.Katz": energies.Katz,
@@ -254,7 +296,7 @@ ESTIMATORS = {
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
 #: What is no table of numbers is fitted and refused in tests of its own.
-NOT_TABLES = {"LinearGaussianChain", "NGramModel"}
+NOT_TABLES = {"CategoricalHMM", "GMMHMM", "GaussianHMM", "LinearGaussianChain", "NGramModel", "PoissonHMM"}
 #: Counted, not learned by a learner.
 COUNTED = {"NGram"}
 

@@ -11,7 +11,6 @@ import pytest
 
 from energax.errors import BadInput
 from energax.infer._gibbs_tables import annealed_tables, gibbs_tables
-from energax.infer._likelihood_weighting import likelihood_weighting
 
 _spec = importlib.util.spec_from_file_location("brute", pathlib.Path(__file__).with_name("brute.py"))
 brute = importlib.util.module_from_spec(_spec)
@@ -53,33 +52,8 @@ def test_coloured_gibbs_has_the_marginals_of_the_joint():
         assert np.all(np.abs(seen.mean(0) - brute.marginal(p, [v])) < 4.5 * error)
 
 
-def test_likelihood_weighting_of_hard_and_soft_evidence():
-    """log P(e) and all marginals within 4.5 standard errors (100 numbers in all would fail once in 1500)."""
-    rng = np.random.default_rng(5)
-    cards, scopes = (2, 3, 2, 2), ((0,), (0, 1), (0, 1, 2), (2, 3))
-    tables = [np.log(rng.dirichlet(np.ones(cards[s[-1]]), [cards[v] for v in s[:-1]])) for s in scopes]
-    evidence = (np.zeros(2), np.array([0.0, 0.7, -1.0]), np.zeros(2), np.array([-np.inf, 0.0]))
-    n = 20_000
-    found = likelihood_weighting(cards, scopes, tables, evidence, n=n, key=3)
-    joint = brute.log_joint(cards, scopes, tables, evidence)
-    told = found.log_evidence
-    assert 0 < float(told.stderr) < 0.02
-    assert abs(float(told.value) - brute.log_sum(joint)) < 4.5 * float(told.stderr)
-    assert 100 < float(found.effective) <= n
-    for v in range(4):
-        p = brute.marginal(brute.probability(joint), [v])
-        error = np.sqrt(p * np.maximum(1 - p, 0) / float(found.effective)) + 1e-12
-        assert np.all(np.abs(found.marginals[v] - p) < 4.5 * error)
-    plain = likelihood_weighting(cards, scopes, tables, n=100, key=3)
-    close(plain.log_weights, np.zeros(100))  # ancestral: every draw counts the same
-
-
 def test_the_doors():
     tables = [np.zeros((2, 2))]
-    with pytest.raises(BadInput, match="scopes"):
-        likelihood_weighting((2, 2), ((0, 1),), tables, n=5, key=0)
-    with pytest.raises(BadInput, match="cycle"):
-        likelihood_weighting((2, 2), ((1, 0), (0, 1)), tables * 2, n=5, key=0)
     with pytest.raises(BadInput, match="n_chains"):
         annealed_tables((2, 2), ((0, 1),), tables, n_chains=1, key=0)
 

@@ -5,7 +5,10 @@ from ._bayes import ConditionalTable as ConditionalTable
 from ._bernoulli import Bernoullis as Bernoullis
 from ._boltzmann import RBM as RBM
 from ._boltzmann import GaussianRBM as GaussianRBM
+from ._categoricals import Categoricals as Categoricals
 from ._centroids import Centroids as Centroids
+from ._chain import HiddenChain as HiddenChain
+from ._columns import Product as Product
 from ._covariance import Covariance as Covariance
 from ._covariance import Diagonal as Diagonal
 from ._covariance import Full as Full
@@ -14,6 +17,7 @@ from ._covariance import Tied as Tied
 from ._directed import Decoder as Decoder
 from ._directed import StandardNormal as StandardNormal
 from ._directed import UniformChoices as UniformChoices
+from ._emission import Emission as Emission
 from ._gaussian import Gaussians as Gaussians
 from ._likelihoods import Bernoulli as Bernoulli
 from ._likelihoods import Gaussian as Gaussian
@@ -32,3 +36,7 @@ from ._ngram_smoothing import AddK as AddK
 from ._ngram_smoothing import Katz as Katz
 from ._ngram_smoothing import KneserNey as KneserNey
 from ._ngram_smoothing import Smoothing as Smoothing
+from ._normal_prior import NormalPrior as NormalPrior
+from ._poissons import Poissons as Poissons
+from ._state_mixtures import Mixtures as Mixtures
+from ._state_mixtures import TiedWithin as TiedWithin

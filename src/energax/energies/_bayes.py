@@ -261,6 +261,7 @@ class BayesianNetwork(Network):
         return {name: drawn[name] for name in order}
 
     def causes_first(self) -> list[str]:
+        """The names, parents before children."""
         import networkx as nx
 
         return list(nx.topological_sort(self.graph()))

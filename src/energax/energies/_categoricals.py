@@ -49,7 +49,7 @@ class Categoricals(Emission):
 
     def row_energies(self, *, x):
         value = jnp.asarray(known(x)).astype(jnp.int32)
-        table = _made(-jnp.swapaxes(jnp.log(self.probs), -1, -2))
+        table = -jnp.swapaxes(jnp.log(self.probs), -1, -2)
         if self.probs.ndim == 2:
             energies = table[value]
             return jnp.where(x.observed[:, None], energies, 0) if is_masked(x) else energies
@@ -92,15 +92,6 @@ class Categoricals(Emission):
             return {"x": x}
         expected = jnp.einsum("nk,...km->n...m", posterior, self.probs)
         return {"x": x.fill(jnp.argmax(expected, -1).astype(jnp.asarray(x.value).dtype))}
-
-
-def _made(table: Any) -> Any:
-    """The table, computed: a loop that never runs, and that XLA does not fuse with what looks it up.
-
-    Else it takes the logarithm of every entry that is looked up, which is most of the work.
-    """
-    never = jnp.isnan(table.ravel()[0])
-    return jax.lax.while_loop(lambda s: s[0], lambda s: (jnp.zeros_like(s[0]), s[1]), (never, table))[1]
 
 
 def _counted(value: Any, seen: Any, posterior: Any, m: int) -> Any:

@@ -37,7 +37,7 @@ def expected_families(network: BayesianNetwork, rows: Any, temperature: Any) -> 
     completion of the row.
     """
     mixed = network.mixed()
-    about = centres(network, network._causes_first())
+    about = centres(network, network.causes_first())
     cold = isinstance(temperature, (int, float)) and temperature == 0
 
     def one(row):

@@ -5,6 +5,10 @@ from ._boltzmann import BernoulliRBM as BernoulliRBM
 from ._classify import LinearClassifier as LinearClassifier
 from ._classify import MLPClassifier as MLPClassifier
 from ._energy_model import EnergyModel as EnergyModel
+from ._gmm_hmm import GMMHMM as GMMHMM
+from ._hmm import CategoricalHMM as CategoricalHMM
+from ._hmm import GaussianHMM as GaussianHMM
+from ._hmm import PoissonHMM as PoissonHMM
 from ._kalman import LinearGaussianChain as LinearGaussianChain
 from ._kmeans import KMeans as KMeans
 from ._mixture import GaussianMixture as GaussianMixture

@@ -4,6 +4,7 @@ from ._ancestral import Ancestral as Ancestral
 from ._approximate import AnnealedImportance as AnnealedImportance
 from ._approximate import BeliefPropagation as BeliefPropagation
 from ._approximate import MeanField as MeanField
+from ._chain_methods import ForwardBackward as ForwardBackward
 from ._chains import Chains as Chains
 from ._conditional_gaussian import ConditionalGaussian as ConditionalGaussian
 from ._dispatch import argmin as argmin

@@ -17,6 +17,7 @@ from ..parameters import in_its_precision
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._ancestral import Ancestral
 from ._approximate import AnnealedImportance, BeliefPropagation, MeanField
+from ._chain_methods import ForwardBackward
 from ._chains import Chains
 from ._conditional import Conditional
 from ._enumeration import Enumeration
@@ -119,6 +120,7 @@ _BY_NAME: dict[str, Any] = {
         MeanField,
         AnnealedImportance,
         LikelihoodWeighting,
+        ForwardBackward,
         Kalman,
         LBFGS,
         Importance,

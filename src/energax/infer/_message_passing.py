@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import BadInput, Intractable
 from ..estimate import Estimate
-from ..missing import is_masked, known
+from ..missing import is_masked, known, mask_of
 from ..samplers import Draws
 from ._junction import JunctionTree
 from ._method import Cost, Method, Minimum
@@ -148,24 +148,42 @@ def _solve(ask: Any, question: Question, key: Any = None) -> Any:
     out of their tables. Many rows share the tree of the whole network, with evidence as vectors, in one
     compiled call; unless that tree is too wide, which known values may mend.
     """
-    tables, n = remembered(question.energy, "tables", on_host), question.n
+    tables, given, n = remembered(question.energy, "tables", on_host), question.given, question.n
+    if n > 1 and key is None:  # rows of finite values repeat themselves: each is answered once
+        given, n, places = _distinct(given)
+        answers = _answers(ask, tables, given, n, None)
+        return jax.tree.map(lambda a: a[places], answers)
+    return _answers(ask, tables, given, n, key)
+
+
+def _distinct(given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
+    """Every row that occurs, how many those are, and which of them each row is."""
+    codes = np.stack([np.where(mask_of(v), known(v), -1) for v in given.values()], axis=1)
+    _, first, places = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return jax.tree.map(lambda a: np.asarray(a)[first], given), len(first), places.reshape(-1)
+
+
+def _answers(ask: Any, tables: Any, given: dict[str, Any], n: int, key: Any) -> Any:
     tree = None
     if n > _FEW_ROWS:
         with contextlib.suppress(Intractable):
             tree = JunctionTree.build(tables.cards, tables.scopes)
-    keys = jax.random.split(jax.random.key(0) if key is None else key, n)
     if tree is None:
-        rows = [jax.tree.map(lambda a, i=i: a[i], question.given) for i in range(n)]
-        answers = [ask(*tables.given(row), k) for row, k in zip(rows, keys, strict=True)]
-        return jax.tree.map(lambda *each: np.stack(each), *answers)
-    rest, evidence = tables.with_evidence(question.given, n)
-    size = max(1, _MOST_NUMBERS // max(1, tree.cost.entries))
+        keys = [None] * n if key is None else jax.random.split(key, n)
+        rows = [jax.tree.map(lambda a, i=i: a[i], given) for i in range(n)]
+        each = [ask(*tables.given(row), k) for row, k in zip(rows, keys, strict=True)]
+        return jax.tree.map(lambda *parts: np.stack(parts), *each)
+    rest, evidence = tables.with_evidence(given, n)
+    # Another number of rows is seldom another compilation: calls are filled up to a power of two.
+    most = max(1, _MOST_NUMBERS // max(1, tree.cost.entries))
+    size = min(1 << (most.bit_length() - 1), 1 << (n - 1).bit_length())
     answers = []
     for start in range(0, n, size):
-        some = [e[np.minimum(np.arange(start, start + min(size, n)), n - 1)] for e in evidence]
-        answer = ask(rest, tuple(some), keys[start])
+        some = [e[np.minimum(np.arange(start, start + size), n - 1)] for e in evidence]
+        sub = None if key is None else jax.random.fold_in(key, start)
+        answer = ask(rest, tuple(some), sub)
         answers.append(jax.tree.map(lambda a: np.asarray(a)[: n - start], answer))  # noqa: B023
-    return jax.tree.map(lambda *each: np.concatenate(each), *answers)
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *answers)
 
 
 def on_host(energy: Any) -> Any:
