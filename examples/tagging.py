@@ -30,7 +30,9 @@ def tagged_sentences(path: Path) -> list[list[tuple[str, str]]]:
     sentences = []
     with zipfile.ZipFile(path) as archive:
         for name in sorted(n for n in archive.namelist() if re.search(r"combined/wsj_\d+\.mrg$", n)):
-            sentences += [re.findall(r"\(([^\s()]+) ([^\s()]+)\)", tree) for tree in trees(archive.read(name))]
+            sentences += [
+                re.findall(r"\(([^\s()]+) ([^\s()]+)\)", tree) for tree in trees(archive.read(name))
+            ]
     return [[(word, tag) for tag, word in leaves] for leaves in sentences]
 
 
@@ -55,7 +57,8 @@ def main() -> dict[str, float]:
         return {}
     sentences = tagged_sentences(path)
     train, test = sentences[:N_TRAIN], sentences[N_TRAIN:]
-    words = Vocabulary.build([[w for w, _ in s] for s in train])
+    # Words seen once stand for the unknown one, which so learns what unknown words are like.
+    words = Vocabulary.build([[w for w, _ in s] for s in train], min_count=2)
     tags = sorted({tag for s in sentences for _, tag in s})
     number = {tag: i for i, tag in enumerate(tags)}
 

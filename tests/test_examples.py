@@ -112,3 +112,18 @@ def test_tracking(capsys):
     found = load(ROOT / "examples" / "tracking.py").main()
     assert found["smoothed"] < found["filtered"] < found["as seen"]
     assert found["covered"] > 0.9
+
+
+@pytest.mark.slow
+def test_the_dishonest_casino(capsys):
+    found = load(ROOT / "examples" / "casino.py").main()
+    assert (
+        found["viterbi"] > 0.8 and found["posterior"] >= found["viterbi"]
+    )  # the posterior errs least, by step
+    assert found["gain"] > 0 and 0.4 < found["six"] < 0.6
+
+
+@pytest.mark.slow
+def test_tagging(capsys, shared_data):
+    """NLTK's tagger with the same smoothing has 0.8988 right."""
+    assert load(ROOT / "examples" / "tagging.py").main()["accuracy"] >= 0.8988

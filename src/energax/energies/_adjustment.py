@@ -58,11 +58,11 @@ def _chosen(net: Any, cause: str, effect: str, by: Any) -> tuple[str, tuple[str,
     if by is None or by == "back-door":
         found: list[Any] = list(backdoor_sets(graph, cause, effect))
         if found:
-            return "back-door", tuple(sorted(map(str, min(found, key=len))))
+            return "back-door", tuple(sorted(map(str, min(found, key=lambda s: len(s)))))
     if by is None or by == "front-door":
         found = list(frontdoor_sets(graph, cause, effect))
         if found:
-            return "front-door", tuple(sorted(map(str, min(found, key=len))))
+            return "front-door", tuple(sorted(map(str, min(found, key=lambda s: len(s)))))
     if by is None or isinstance(by, str):
         raise Unsuitable(
             f"No {by or 'back-door or front-door'} set answers for the effect of {cause} on {effect}. "
