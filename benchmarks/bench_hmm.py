@@ -50,7 +50,7 @@ def _set(model, values):
 def cases() -> list[Case]:
     from hmmlearn.hmm import CategoricalHMM as Theirs
 
-    from energax.estimators._hmm import CategoricalHMM as Ours
+    from energax.estimators import CategoricalHMM as Ours
 
     X, cut = symbols(LONG), [SHORT] * MANY
     many = np.concatenate([X] * (MANY * SHORT // LONG))
@@ -95,24 +95,28 @@ def cases() -> list[Case]:
             quality=paths,
             repeats=25,
         ),
-        Case(
-            f"HMM Baum-Welch, {size}, one sequence of {LONG:,}, {ITERATIONS} iterations",
-            learned(Ours, X, None),
-            learned(Theirs, X, None),
-            peer="hmmlearn (scaling)",
-            target=1 / 2,
-            quality=fits,
-            repeats=9,
-        ),
-        Case(
-            f"HMM Baum-Welch, {size}, {MANY:,} sequences of {SHORT}, {ITERATIONS} iterations",
-            learned(Ours, many, cut),
-            learned(Theirs, many, cut),
-            peer="hmmlearn (scaling)",
-            target=1 / 5,
-            quality=fits,
-        ),
     ]
+    for dtype in (np.float32, np.float64):
+        told = f"{ITERATIONS} iterations, {np.dtype(dtype)}"
+        found += [
+            Case(
+                f"HMM Baum-Welch, {size}, one sequence of {LONG:,}, {told}",
+                learned(Ours, X.astype(dtype), None),
+                learned(Theirs, X, None),
+                peer="hmmlearn (scaling, float64)",
+                target=1 / 2,
+                quality=fits,
+                repeats=9,
+            ),
+            Case(
+                f"HMM Baum-Welch, {size}, {MANY:,} sequences of {SHORT}, {told}",
+                learned(Ours, many.astype(dtype), cut),
+                learned(Theirs, many, cut),
+                peer="hmmlearn (scaling, float64)",
+                target=1 / 5,
+                quality=fits,
+            ),
+        ]
     return found + _dynamax(ours, X)
 
 

@@ -45,9 +45,8 @@ def main() -> dict[str, float]:
     found["six"] = float(learned.emissionprob_[crooked, 5])
     found["gain"] = learned.score(rolls) - model.score(rolls)
     print(f"learned: the loaded die shows a six with {found['six']:.2f} (0.50 in truth),")
-    print(
-        f"and stays {learned.transmat_[crooked, crooked]:.2f} (0.90); {found['gain']:+.1f} nats against the truth"
-    )
+    stays = learned.transmat_[crooked, crooked]
+    print(f"and stays {stays:.2f} (0.90); {found['gain']:+.1f} nats against the truth")
     return found
 
 

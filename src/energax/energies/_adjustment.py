@@ -58,11 +58,11 @@ def _chosen(net: Any, cause: str, effect: str, by: Any) -> tuple[str, tuple[str,
     if by is None or by == "back-door":
         found: list[Any] = list(backdoor_sets(graph, cause, effect))
         if found:
-            return "back-door", tuple(sorted(map(str, min(found, key=lambda s: len(s)))))
+            return "back-door", tuple(sorted(map(str, _smallest(found))))
     if by is None or by == "front-door":
         found = list(frontdoor_sets(graph, cause, effect))
         if found:
-            return "front-door", tuple(sorted(map(str, min(found, key=lambda s: len(s)))))
+            return "front-door", tuple(sorted(map(str, _smallest(found))))
     if by is None or isinstance(by, str):
         raise Unsuitable(
             f"No {by or 'back-door or front-door'} set answers for the effect of {cause} on {effect}. "
@@ -75,6 +75,10 @@ def _chosen(net: Any, cause: str, effect: str, by: Any) -> tuple[str, tuple[str,
     if is_frontdoor(graph, cause, effect, by):
         return "front-door", by
     raise BadInput("by", f"{list(by)}", "a back-door or a front-door set", f"{'; '.join(back.reasons)}.")
+
+
+def _smallest(sets: list[Any]) -> Any:
+    return min(sets, key=len)
 
 
 def _table(net: Any, names: tuple[str, ...]) -> np.ndarray:
