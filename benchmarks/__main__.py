@@ -45,7 +45,9 @@ def cells(t: Timing) -> list[str]:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2f} ms"
 
 
 HEADINGS = ["case", "energax", "peer", "as fast", "target", "first call"]
