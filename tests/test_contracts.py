@@ -149,6 +149,11 @@ INFERENCES = {
         infer.MessagePassing,
         lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
     ),
+    "VariableElimination": (
+        "MarkovField",
+        infer.VariableElimination,
+        lambda e, d, m: energax.posterior(e, d, m).joint("y"),
+    ),
     "BeliefPropagation": (
         "MarkovField",
         infer.BeliefPropagation,
@@ -214,6 +219,7 @@ REFUSED = {
         )
         for name, what in {
             "BeliefPropagation": "tables",
+            "VariableElimination": "tables",
             "MeanField": "tables",
             "LikelihoodWeighting": "a Bayesian network",
         }.items()

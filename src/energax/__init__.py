@@ -79,7 +79,19 @@ _HOME = {
     ),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_ROOMS = ("catalog", "data", "energies", "estimators", "graph", "infer", "learn", "nn", "samplers", "spaces")
+_ROOMS = (
+    "catalog",
+    "data",
+    "energies",
+    "estimators",
+    "graph",
+    "infer",
+    "learn",
+    "nn",
+    "plot",
+    "samplers",
+    "spaces",
+)
 
 __all__ = sorted([*_MODULE_OF, *_ROOMS, "__version__"])
 

@@ -211,6 +211,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "MessagePassing", "inference", "sum-product and max-product on a junction tree", "tables, and a width that fits", "finite", "Lauritzen and Spiegelhalter (1988)"),
     Row("infer", "ForwardBackward", "inference", "smoothed states, best paths and draws of a hidden chain", "a HiddenChain", "z: Sequence(Categorical(k))", "Baum et al. (1970); Viterbi (1967)"),
     Row("infer", "Kalman", "inference", "filtered and smoothed states of a linear-Gaussian chain", "a LinearChain", "real sequences", "Kalman (1960); Rauch, Tung and Striebel (1965)"),
+    Row("infer", "VariableElimination", "inference", "sums pushed into the product, one question at a time", "tables", "finite", "Zhang and Poole (1996)"),
     Row("infer", "BeliefPropagation", "inference", "sum-product messages on a graph with loops, damped", "tables", "finite", "Pearl (1988); Murphy, Weiss and Jordan (1999)"),
     Row("infer", "MeanField", "inference", "the best product of independent variables; log Z from below", "tables", "finite", "Saul, Jaakkola and Jordan (1996)"),
     Row("infer", "AnnealedImportance", "inference", "log Z by chains heated from independence to the model", "tables", "finite", "Neal (2001)"),

@@ -8,7 +8,13 @@ import pytest
 from energax import log_partition, log_prob, posterior, sample
 from energax.energies import BayesianNetwork, MarkovField
 from energax.errors import BadInput, Unsuitable
-from energax.infer import AnnealedImportance, BeliefPropagation, LikelihoodWeighting, MeanField
+from energax.infer import (
+    AnnealedImportance,
+    BeliefPropagation,
+    LikelihoodWeighting,
+    MeanField,
+    VariableElimination,
+)
 
 NET = BayesianNetwork(
     {
@@ -26,6 +32,17 @@ GRID = MarkovField(
     {(f"{i}{j}", f"{k}{m}"): [[1.5, 1.0], [1.0, 1.3]]
      for i in range(3) for j in range(3) for k, m in ((i + 1, j), (i, j + 1)) if k < 3 and m < 3}
 )  # fmt: skip
+
+
+def test_elimination_says_what_messages_say():
+    rows = {"d": [1, 0, 1], "b": [0.0, np.nan, 1.0]}
+    exact, found = posterior(NET, rows), posterior(NET, rows, VariableElimination())
+    np.testing.assert_allclose(found.joint("a", "c"), exact.joint("a", "c"), atol=1e-12)
+    np.testing.assert_allclose(found.marginals["a"]["yes"], exact.marginals["a"]["yes"], atol=1e-12)
+    np.testing.assert_allclose(found.log_evidence.value, exact.log_evidence.value, atol=1e-12)
+    assert log_partition(GRID, VariableElimination()).value == pytest.approx(
+        float(log_partition(GRID).value), abs=1e-10
+    )
 
 
 def test_messages_are_exact_on_a_tree_and_near_on_loops():

@@ -25,3 +25,4 @@ from ._method import Minimum as Minimum
 from ._method import Plan as Plan
 from ._posterior import Posterior as Posterior
 from ._states import Kalman as Kalman
+from ._variable_elimination import VariableElimination as VariableElimination

@@ -31,6 +31,7 @@ from ._posterior import Posterior
 from ._question import Question
 from ._states import Kalman
 from ._sums import joint_values_needed, not_summed_out
+from ._variable_elimination import VariableElimination
 
 _STANDARD: dict[str, tuple[Method, ...]] = {
     "argmin": (Exact(), Enumeration(), LBFGS()),
@@ -116,6 +117,7 @@ _BY_NAME: dict[str, Any] = {
         Exact,
         Enumeration,
         MessagePassing,
+        VariableElimination,
         BeliefPropagation,
         MeanField,
         AnnealedImportance,

@@ -73,7 +73,7 @@ class MessagePassing(Method):
 
     def argmin(self, question, key):
         refuse_impossible(question, _log_evidence(question))
-        values, energy = _solve(_most_probable, question)
+        values, energy = solve(_most_probable, question)
         values = {k: v for k, v in values.items() if k in question.sought}
         return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
 
@@ -94,7 +94,7 @@ class NetworkPosterior(Posterior):
 
     def _calibrated(self):
         """log Z of every row's evidence, and all marginals: one pass up the tree and one down."""
-        return self._once("calibrated", lambda: _solve(_marginals, self._question))
+        return self._once("calibrated", lambda: solve(_marginals, self._question))
 
     def require_possible(self):
         refuse_impossible(self._question, self._calibrated()[0])
@@ -114,14 +114,14 @@ class NetworkPosterior(Posterior):
         return {}
 
     def _mode(self):
-        states = _solve(_most_probable, self._question)[0]
+        states = solve(_most_probable, self._question)[0]
         return {k: v for k, v in states.items() if k in self.spaces}
 
     def _joint(self, names):
-        return _solve(functools.partial(_joint, names=names), self._question)
+        return solve(functools.partial(_joint, names=names), self._question)
 
     def _sample(self, n, key):
-        drawn = _solve(functools.partial(_draws, n=n), self._question, key)
+        drawn = solve(functools.partial(_draws, n=n), self._question, key)
         drawn = {k: v for k, v in drawn.items() if k in self.spaces}
         values = {k: np.swapaxes(v, 0, 1)[None] if self._question.many else v for k, v in drawn.items()}
         return Draws(values, method=self.method, exact=True)
@@ -141,7 +141,7 @@ def tree_of(question: Question) -> JunctionTree | None:
     return JunctionTree.build(cards, scopes) if cards else None
 
 
-def _solve(ask: Any, question: Question, key: Any = None) -> Any:
+def solve(ask: Any, question: Question, key: Any = None, *, together: bool = True) -> Any:
     """`ask(tables, evidence, key)` of every row of evidence; answers with a leading axis of rows.
 
     A few rows are answered one after another on the tree of what is left when known values are read
@@ -151,9 +151,9 @@ def _solve(ask: Any, question: Question, key: Any = None) -> Any:
     tables, given, n = remembered(question.energy, "tables", on_host), question.given, question.n
     if n > 1 and key is None:  # rows of finite values repeat themselves: each is answered once
         given, n, places = _distinct(given)
-        answers = _answers(ask, tables, given, n, None)
+        answers = _answers(ask, tables, given, n, None, together)
         return jax.tree.map(lambda a: a[places], answers)
-    return _answers(ask, tables, given, n, key)
+    return _answers(ask, tables, given, n, key, together)
 
 
 def _distinct(given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
@@ -163,9 +163,9 @@ def _distinct(given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
     return jax.tree.map(lambda a: np.asarray(a)[first], given), len(first), places.reshape(-1)
 
 
-def _answers(ask: Any, tables: Any, given: dict[str, Any], n: int, key: Any) -> Any:
+def _answers(ask: Any, tables: Any, given: dict[str, Any], n: int, key: Any, together: bool) -> Any:
     tree = None
-    if n > _FEW_ROWS:
+    if together and n > _FEW_ROWS:
         with contextlib.suppress(Intractable):
             tree = JunctionTree.build(tables.cards, tables.scopes)
     if tree is None:
@@ -191,7 +191,7 @@ def on_host(energy: Any) -> Any:
 
 
 def _log_evidence(question: Question) -> np.ndarray:
-    return np.asarray(_solve(_log_z, question))
+    return np.asarray(solve(_log_z, question))
 
 
 def refuse_impossible(question: Question, log_p: np.ndarray) -> None:
