@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def cases() -> list[Case]:
 
     X, cut = symbols(LONG), [SHORT] * MANY
     many = np.concatenate([X] * (MANY * SHORT // LONG))
-    scaling = {"implementation": "scaling", "n_features": SYMBOLS}
+    scaling: dict[str, Any] = {"implementation": "scaling", "n_features": SYMBOLS}
     ours, theirs = (_set(model(K, **scaling), parameters()) for model in (Ours, Theirs))
 
     def learned(model, rows, lengths):
