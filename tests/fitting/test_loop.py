@@ -287,7 +287,7 @@ def test_bad_input_meets_a_sentence(change, sentence):
 
 def test_a_learner_that_makes_no_sense_is_refused_before_any_work():
     big = RBM.random(64, 64, key=0)
-    with pytest.raises(Unsuitable, match="ContrastiveDivergence, NoiseContrastive or ScoreMatching"):
+    with pytest.raises(Unsuitable, match="Use ContrastiveDivergence or NoiseContrastive"):
         fit(big, {"x": np.zeros((3, 64))}, likelihood(), key=0, epochs=1)
 
 
