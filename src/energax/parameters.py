@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -198,11 +199,31 @@ def recentred(energy: Any, statistics: Any, reference: Any) -> Any:
     return statistics
 
 
+_REMEMBERED: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+
+def remembered(energy: Any, name: str, compute: Callable[[Any], Any]) -> Any:
+    """`compute(energy)`, once for every object: energies never change, and are asked often."""
+    number = id(energy)
+    if number not in _REMEMBERED:
+        forget = lambda _: _REMEMBERED.pop(number, None)
+        _REMEMBERED[number] = (weakref.ref(energy, forget), {})
+    about = _REMEMBERED[number][1]
+    if name not in about:
+        about[name] = compute(energy)
+    return about[name]
+
+
 def precision_of(energy: Any) -> Any:
     """The scope that an energy is asked in: 64 bits if its parameters have them, else as it is outside."""
+    if isinstance(energy, eqx.Module) and remembered(energy, "is double", _is_double):
+        return jax.enable_x64(True)
+    return contextlib.nullcontext()
+
+
+def _is_double(energy: Any) -> bool:
     leaves = [leaf for leaf in jax.tree.leaves(energy) if eqx.is_inexact_array(leaf)]
-    double = any(leaf.dtype in (np.float64, np.complex128) for leaf in leaves)
-    return jax.enable_x64(True) if double else contextlib.nullcontext()
+    return any(leaf.dtype in (np.float64, np.complex128) for leaf in leaves)
 
 
 def in_its_precision(function: Callable[..., Any]) -> Callable[..., Any]:

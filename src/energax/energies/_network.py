@@ -18,7 +18,7 @@ from ..errors import BadInput
 from ..finite import Assignments, table
 from ..graph import TableModel
 from ..infer._junction import JunctionTree
-from ..infer._message_passing import MessagePassing
+from ..infer._message_passing import MESSAGE_PASSING
 from ..infer._tables import Tables
 from ..missing import is_masked
 from ..parameters import in_its_precision
@@ -147,7 +147,7 @@ class Network(Energy):
         return Tables(names, cards, scopes, tuple(map(_log_table, self.parts)))
 
     def inference(self, task):
-        return MessagePassing()
+        return MESSAGE_PASSING
 
     @in_its_precision
     def free_energy(self, **given):

@@ -10,13 +10,14 @@ import numpy as np
 
 from ..errors import BadInput, Unsuitable
 from ..estimate import Estimate
+from ..parameters import remembered
 from ._gibbs_tables import annealed_tables
 from ._loopy import loopy
 from ._mean_field import mean_field
 from ._message_passing import on_host
 from ._method import Cost, Method
 from ._posterior import Labelled, Posterior
-from ._question import Question, remembered
+from ._question import Question
 
 
 class _OnTables(Method):

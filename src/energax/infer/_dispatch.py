@@ -13,7 +13,7 @@ from ..energy import Energy
 from ..errors import BadInput, Intractable, Unsuitable
 from ..estimate import Estimate
 from ..keys import as_key
-from ..parameters import in_its_precision
+from ..parameters import in_its_precision, remembered
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._ancestral import Ancestral
 from ._approximate import AnnealedImportance, BeliefPropagation, MeanField
@@ -48,15 +48,19 @@ def candidates(task: str, energy: Energy) -> tuple[Method, ...]:
     An energy with `inference(task)` names its family's standard method there. One that is exact comes
     first, an approximation after enumeration.
     """
-    own = energy.inference(task) if hasattr(energy, "inference") else None
     standard = _STANDARD[task]
-    if own is None:
+    family = remembered(energy, f"inference of {task}", lambda e: _own_method(e, task))
+    if family is None:
         return standard
-    family = _as_method(own)
     if family.knowledge:
         return (family, *standard)
     after_exact = 1 + max(i for i, m in enumerate(standard) if isinstance(m, Enumeration))
     return (*standard[:after_exact], family, *standard[after_exact:])
+
+
+def _own_method(energy: Energy, task: str) -> Method | None:
+    own = energy.inference(task) if hasattr(energy, "inference") else None
+    return None if own is None else _as_method(own)
 
 
 def choose(task: str, question: Question, method: Any = None) -> Method:

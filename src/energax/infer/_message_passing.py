@@ -11,14 +11,16 @@ import numpy as np
 
 from ..errors import BadInput, Intractable
 from ..estimate import Estimate
-from ..missing import is_masked, known, mask_of
+from ..missing import is_masked, known
+from ..parameters import remembered
 from ..samplers import Draws
 from ._junction import JunctionTree
 from ._method import Cost, Method, Minimum
 from ._posterior import Labelled, Posterior
-from ._question import Question, remembered
+from ._question import Question
 
 _FEW_ROWS = 16
+_MOST_SHARED = 2**18  # entries of a tree that is not worth making smaller for every set of known variables
 _MOST_NUMBERS = 2**24  # in the tables of all rows that are answered in one call
 
 
@@ -45,7 +47,7 @@ class MessagePassing(Method):
         return "message passing"
 
     def unsuitable(self, task, question):
-        if not hasattr(question.energy, "tables"):
+        if not hasattr(type(question.energy), "tables"):
             return f"needs tables over finite variables, which {type(question.energy).__name__} has not"
         return None
 
@@ -80,6 +82,9 @@ class MessagePassing(Method):
     def sample(self, question, n, key):
         refuse_impossible(question, _log_evidence(question))
         return NetworkPosterior(question)._sample(n, key)
+
+
+MESSAGE_PASSING = MessagePassing()
 
 
 class NetworkPosterior(Posterior):
@@ -135,45 +140,61 @@ class NetworkPosterior(Posterior):
 
 
 def tree_of(question: Question) -> JunctionTree | None:
-    """The junction tree of what is hidden once all that is known for certain is; None if nothing is."""
+    """The junction tree that a question is answered on; None if everything is known."""
+    whole = remembered(question.energy, "tree", _whole_tree)
+    if whole is not None and _shared(whole, question.n):
+        return whole
     certain = [k for k, v in question.given.items() if not is_masked(v)]
     cards, scopes = remembered(question.energy, "tables", on_host).shapes_given(certain)
     return JunctionTree.build(cards, scopes) if cards else None
 
 
+def _whole_tree(energy: Any) -> JunctionTree | None:
+    tables = remembered(energy, "tables", on_host)
+    with contextlib.suppress(Intractable):
+        return JunctionTree.build(tables.cards, tables.scopes)
+    return None
+
+
+def _shared(whole: JunctionTree, n: int) -> bool:
+    return whole.cost.entries <= _MOST_SHARED or n > _FEW_ROWS
+
+
 def solve(ask: Any, question: Question, key: Any = None, *, together: bool = True) -> Any:
     """`ask(tables, evidence, key)` of every row of evidence; answers with a leading axis of rows.
 
-    A few rows are answered one after another on the tree of what is left when known values are read
-    out of their tables. Many rows share the tree of the whole network, with evidence as vectors, in one
-    compiled call; unless that tree is too wide, which known values may mend.
+    A tree of moderate size is that of the whole network, compiled once for whatever is given, with
+    evidence as vectors and many rows in one call. A large one is made for what is left when known
+    values are read out of their tables, which makes it smaller, and rows are answered one by one.
     """
-    tables, given, n = remembered(question.energy, "tables", on_host), question.given, question.n
+    energy, given, n = question.energy, question.given, question.n
     if n > 1 and key is None:  # rows of finite values repeat themselves: each is answered once
         given, n, places = _distinct(given)
-        answers = _answers(ask, tables, given, n, None, together)
+        answers = _answers(ask, energy, given, n, None, together)
         return jax.tree.map(lambda a: a[places], answers)
-    return _answers(ask, tables, given, n, key, together)
+    return _answers(ask, energy, given, n, key, together)
 
 
 def _distinct(given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
     """Every row that occurs, how many those are, and which of them each row is."""
-    codes = np.stack([np.where(mask_of(v), known(v), -1) for v in given.values()], axis=1)
+    code = lambda v: np.where(v.observed, v.value, -1) if is_masked(v) else np.asarray(v)
+    codes = np.stack([code(v) for v in given.values()], axis=1)
     _, first, places = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     return jax.tree.map(lambda a: np.asarray(a)[first], given), len(first), places.reshape(-1)
 
 
-def _answers(ask: Any, tables: Any, given: dict[str, Any], n: int, key: Any, together: bool) -> Any:
-    tree = None
-    if together and n > _FEW_ROWS:
-        with contextlib.suppress(Intractable):
-            tree = JunctionTree.build(tables.cards, tables.scopes)
-    if tree is None:
+def _answers(ask: Any, energy: Any, given: dict[str, Any], n: int, key: Any, together: bool) -> Any:
+    tables = remembered(energy, "tables", on_host)
+    tree = remembered(energy, "tree", _whole_tree) if together else None
+    if tree is None or not _shared(tree, n):
         keys = [None] * n if key is None else jax.random.split(key, n)
         rows = [jax.tree.map(lambda a, i=i: a[i], given) for i in range(n)]
         each = [ask(*tables.given(row), k) for row, k in zip(rows, keys, strict=True)]
         return jax.tree.map(lambda *parts: np.stack(parts), *each)
-    rest, evidence = tables.with_evidence(given, n)
+    evidence = tables.evidence(given, n)
+    if n == 1:
+        answer = ask(tables, tuple(e[0] for e in evidence), key)
+        return jax.tree.map(lambda a: np.asarray(a)[None], answer)
     # Another number of rows is seldom another compilation: calls are filled up to a power of two.
     most = max(1, _MOST_NUMBERS // max(1, tree.cost.entries))
     size = min(1 << (most.bit_length() - 1), 1 << (n - 1).bit_length())
@@ -181,7 +202,7 @@ def _answers(ask: Any, tables: Any, given: dict[str, Any], n: int, key: Any, tog
     for start in range(0, n, size):
         some = [e[np.minimum(np.arange(start, start + size), n - 1)] for e in evidence]
         sub = None if key is None else jax.random.fold_in(key, start)
-        answer = ask(rest, tuple(some), sub)
+        answer = ask(tables, tuple(some), sub)
         answers.append(jax.tree.map(lambda a: np.asarray(a)[: n - start], answer))  # noqa: B023
     return jax.tree.map(lambda *parts: np.concatenate(parts), *answers)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from ..energy import Energy
 from ..errors import BadInput
 from ..missing import Masked, is_masked, known
-from ..parameters import refuse_nan
+from ..parameters import refuse_nan, remembered
 from ..spaces import Space
 
 _BUDGET = 2**22  # numbers that one compiled call may hold at a time, about 16 MB of float32
@@ -42,22 +42,22 @@ class Question:
         checked = {name: spaces[name].check(given[name], name) for name in spaces if name in given}
         self.many, self.n, self.given = _as_rows(spaces, checked, argument)
 
-    @property
+    @functools.cached_property
     def hidden(self) -> dict[str, Space]:
         """The variables of which nothing is given."""
         return {k: v for k, v in self.spaces.items() if k not in self.given}
 
-    @property
+    @functools.cached_property
     def partly(self) -> dict[str, Space]:
         """The variables some of whose coordinates are missing."""
         return {k: v for k, v in self.spaces.items() if is_masked(self.given.get(k))}
 
-    @property
+    @functools.cached_property
     def sought(self) -> dict[str, Space]:
         """The variables that an answer speaks of: the hidden and the partly missing ones."""
         return {k: v for k, v in self.spaces.items() if k in self.hidden or k in self.partly}
 
-    @property
+    @functools.cached_property
     def names(self) -> frozenset[str]:
         return frozenset(self.given)
 
@@ -68,21 +68,6 @@ class Question:
     def answer(self, tree: Any) -> Any:
         """One answer for one example, rows of answers for rows."""
         return tree if self.many else jax.tree.map(lambda a: a[0], tree)
-
-
-_REMEMBERED: dict[int, tuple[Any, dict[str, Any]]] = {}
-
-
-def remembered(energy: Energy, name: str, compute: Callable[[Energy], Any]) -> Any:
-    """`compute(energy)`, once for every object: energies never change, and are asked often."""
-    number = id(energy)
-    if number not in _REMEMBERED:
-        forget = lambda _: _REMEMBERED.pop(number, None)
-        _REMEMBERED[number] = (weakref.ref(energy, forget), {})
-    about = _REMEMBERED[number][1]
-    if name not in about:
-        about[name] = compute(energy)
-    return about[name]
 
 
 def _checked_spaces(energy: Energy) -> dict[str, Space]:

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ..missing import is_masked, known, mask_of
+from ..missing import is_masked, known
 from ._junction import JunctionTree
 
 
@@ -42,24 +42,27 @@ class Tables(eqx.Module):
             scopes.append(tuple(place[v] for v in scope if v in place))
         names, cards = tuple(self.names[v] for v in kept), tuple(self.cards[v] for v in kept)
         rest = Tables(names, cards, tuple(scopes), tuple(logs))
-        evidence = tuple(_evidence(row.get(n), k, logs) for n, k in zip(names, cards, strict=True))
+        host = all(isinstance(log, (np.ndarray, np.floating)) for log in logs)
+        zeros, dtype = (np.zeros if host else jnp.zeros), (logs[0].dtype if logs else float)
+        evidence = tuple(_evidence(row.get(n), zeros(k, dtype)) for n, k in zip(names, cards, strict=True))
         return rest, evidence
 
     def on_host(self) -> Tables:
         """The same as NumPy: reading known values out of hundreds of tables needs no compilation."""
         return Tables(self.names, self.cards, self.scopes, tuple(np.asarray(t) for t in self.logs))
 
-    def with_evidence(self, rows: Mapping[str, Any], n: int) -> tuple[Tables, tuple[np.ndarray, ...]]:
-        """These tables whole, and for each variable its evidence in n rows, (n, card)."""
-        dtype = np.result_type(*self.logs)
+    def evidence(self, rows: Mapping[str, Any], n: int) -> tuple[np.ndarray, ...]:
+        """For each variable its evidence in n rows, (n, card)."""
+        dtype = self.logs[0].dtype
         evidence = []
         for name, k in zip(self.names, self.cards, strict=True):
             vector = np.zeros((n, k), dtype)
             if name in rows:
                 excluded = np.asarray(known(rows[name]))[:, None] != np.arange(k)
-                vector[excluded & np.asarray(mask_of(rows[name]))[:, None]] = -np.inf
+                seen = np.asarray(rows[name].observed)[:, None] if is_masked(rows[name]) else True
+                vector[excluded & seen] = -np.inf
             evidence.append(vector)
-        return self, tuple(evidence)
+        return tuple(evidence)
 
     def log_partition(self, evidence: tuple[Any, ...]) -> Any:
         """log Σ_x p̃(x) · evidence."""
@@ -87,11 +90,9 @@ class Tables(eqx.Module):
         return tuple(self.cards[v] for v in kept), scopes
 
 
-def _evidence(value: Any, k: int, logs: list[Any]) -> Any:
+def _evidence(value: Any, nothing: Any) -> Any:
     """0 for every state that is possible, −∞ for the others."""
-    host = all(isinstance(log, (np.ndarray, np.floating)) for log in logs)
-    nothing = (np if host else jnp).zeros(k, logs[0].dtype if logs else float)
     if value is None:
         return nothing
-    excluded = value.observed & (jnp.arange(k) != value.value)
+    excluded = value.observed & (jnp.arange(nothing.shape[0]) != value.value)
     return jnp.where(excluded, -jnp.inf, nothing)
