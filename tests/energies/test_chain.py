@@ -19,12 +19,12 @@ from energax.energies._columns import Product
 from energax.energies._poissons import Poissons
 from energax.energies._state_mixtures import Mixtures
 from energax.energy import Energy, enumerated_free_energy
-from energax.errors import BadInput
+from energax.errors import BadInput, Unsuitable
 from energax.infer import Enumeration, argmin, plan
 from energax.infer._chain_methods import ForwardBackward
 from energax.learn import EM, Descent, NegativeLogLikelihood
 from energax.missing import Masked
-from energax.spaces import Binary, Categorical, Sequence
+from energax.spaces import Binary, Categorical, Real, Sequence
 
 PI, A = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.2, 0.8]])
 B = np.array([[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]])
@@ -304,3 +304,22 @@ def test_emissions_refuse_what_they_cannot_be():
         Mixtures(Poissons([[1.0], [2.0]]), [[0.5, 0.6]])
     with pytest.raises(BadInput, match="columns"):
         Product((Categoricals(B), Categoricals(B)), [[0], [0]])
+
+
+def test_em_on_a_long_chain_refuses_an_emission_without_an_m_step():
+    """Listing all paths is no M-step: the sentence names what learns such a chain."""
+
+    class Plain(Energy):
+        middle: jax.Array
+        normalised = True
+
+        @property
+        def spaces(self):
+            return {"x": Real(1), "z": Categorical(2)}
+
+        def __call__(self, *, x, z):
+            return 0.5 * jnp.sum((x - self.middle[z]) ** 2)
+
+    chain = HiddenChain([0.5, 0.5], [[0.7, 0.3], [0.3, 0.7]], Plain(jnp.zeros(2)), length=60)
+    with pytest.raises(Unsuitable, match="NegativeLogLikelihood"):
+        fit(chain, {"x": np.zeros((3, 60, 1))}, EM(), key=0, epochs=1)

@@ -149,6 +149,10 @@ def test_bad_input_meets_a_sentence():
         posterior(ASIA_LIKE, {"xray": "maybe"})
     with pytest.raises(BadInput, match="unknown"):
         posterior(ASIA_LIKE, {"unknown": 1})
+    with pytest.raises(BadInput, match="differing lengths"):
+        BayesianNetwork({"a": [[0.5, 0.5], [1.0]]})
+    with pytest.raises(BadInput, match="one of \\('0', '1'\\)"):
+        _ = posterior(BayesianNetwork({"a": [0.4, 0.6]})).marginals["a"]["yes"]
     with pytest.raises(BadInput, match="negative"):
         Factor(("a",), [1.0, -1.0])
     with pytest.raises(BadInput, match="one space for one variable"):

@@ -80,19 +80,29 @@ def held(values: Any) -> jax.Array:
     """An array of the precision that it came in: tables of 64 bits stay so wherever they were made."""
     if isinstance(values, jax.Array):
         return values
-    array = np.asarray(values)
+    array = _rectangular(values)
     if array.dtype != np.float64:
         return jnp.asarray(array)
     with jax.enable_x64(True):
         return jnp.asarray(array)
 
 
+def _rectangular(values: Any) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise BadInput("table", "rows of differing lengths", "an array of numbers") from None
+    if array.dtype.kind not in "biuf":
+        raise BadInput("table", f"dtype {array.dtype}", "an array of numbers")
+    return array
+
+
 def log_of(values: Any, what: str) -> Any:
     """log φ of a table that holds no negative number, −∞ for what is impossible."""
     if not is_concrete(values):
         return jnp.log(values)
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf" or not np.all(array >= 0) or not np.isfinite(array).all():
+    array = _rectangular(values)
+    if not np.all(array >= 0) or not np.isfinite(array).all():
         raise BadInput(what, "an entry that is negative or not a finite number", "numbers >= 0")
     if not (array > 0).any():
         raise BadInput(what, "nothing but zeros", "at least one entry > 0")

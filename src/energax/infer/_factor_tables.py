@@ -53,6 +53,18 @@ def as_evidence(
     return tuple(e if e.ndim == 2 else wide(e) for e in found), True
 
 
+def checked(
+    cards: Sequence[int], scopes: Sequence[Sequence[int]], log_tables: Sequence[Any], log_evidence: Any
+) -> tuple[Any, Any, Any, Any]:
+    """(cards, scopes, tables, evidence) of a model with one row of evidence; several are refused."""
+    scopes = tuple(tuple(int(v) for v in scope) for scope in scopes)
+    tables = as_tables(cards, scopes, log_tables)
+    evidence, rows = as_evidence(cards, log_evidence, tables)
+    if rows:
+        raise BadInput("log_evidence", "rows", "one log-vector a variable", "Use jax.vmap for rows.")
+    return tuple(map(int, cards)), scopes, tables, evidence
+
+
 def _precision(arrays: Sequence[Any]) -> Any:
     """That of the JAX arrays among them, or else the default one."""
     found = {a.dtype for a in arrays if isinstance(a, jax.Array)}

@@ -14,7 +14,7 @@ from ..errors import BadInput
 from ..estimate import Estimate
 from ..keys import as_key
 from ._factor_groups import FactorGroups
-from ._factor_tables import as_evidence, as_tables
+from ._factor_tables import checked
 from ._mean_field import soften
 
 
@@ -47,7 +47,7 @@ def gibbs_tables(
     """
     if min(n, n_chains, thin) < 1 or warmup < 0:
         raise BadInput("n, n_chains, thin", f"{n}, {n_chains}, {thin}", "whole numbers from 1 up")
-    model = _checked(cards, scopes, log_tables, log_evidence)
+    model = checked(cards, scopes, log_tables, log_evidence)
     return _chains(*model, (n, n_chains, warmup, thin), as_key(key))
 
 
@@ -75,18 +75,9 @@ def annealed_tables(
     """
     if n_chains < 2 or n_steps < 1:
         raise BadInput("n_chains, n_steps", f"{n_chains}, {n_steps}", "at least 2 chains and 1 step")
-    model = _checked(cards, scopes, log_tables, log_evidence)
+    model = checked(cards, scopes, log_tables, log_evidence)
     value, error = _annealed(*model, (n_chains, n_steps), as_key(key))
     return Estimate(np.asarray(value), np.asarray(error), "estimate", "AnnealedImportance")
-
-
-def _checked(cards: Any, scopes: Any, log_tables: Any, log_evidence: Any) -> tuple[Any, Any, Any, Any]:
-    scopes = tuple(tuple(int(v) for v in scope) for scope in scopes)
-    tables = as_tables(cards, scopes, log_tables)
-    evidence, rows = as_evidence(cards, log_evidence, tables)
-    if rows:
-        raise BadInput("log_evidence", "rows", "one log-vector a variable")
-    return tuple(map(int, cards)), scopes, tables, evidence
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 4))

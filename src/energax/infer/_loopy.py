@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ..errors import BadInput
 from ._factor_groups import FactorGroups, along
-from ._factor_tables import as_evidence, as_tables
+from ._factor_tables import checked
 
 
 class Loopy(eqx.Module):
@@ -56,14 +56,10 @@ def loopy(
     """
     if not 0 <= damping < 1:
         raise BadInput("damping", repr(damping), "a number from 0 up, below 1")
-    scopes = tuple(tuple(int(v) for v in scope) for scope in scopes)
-    tables = as_tables(cards, scopes, log_tables)
-    evidence, rows = as_evidence(cards, log_evidence, tables)
-    if rows:
-        raise BadInput("log_evidence", "rows", "one log-vector a variable", "Use jax.vmap for rows.")
+    cards, scopes, tables, evidence = checked(cards, scopes, log_tables, log_evidence)
     if tol is None:
         tol = 1e-5 if evidence[0].dtype.itemsize < 8 else 1e-10
-    return _propagated(tuple(map(int, cards)), scopes, tables, evidence, damping, max_iter, tol)
+    return _propagated(cards, scopes, tables, evidence, damping, max_iter, tol)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

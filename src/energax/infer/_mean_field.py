@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ..errors import BadInput
 from ..keys import as_key
 from ._factor_groups import FactorGroups, along
-from ._factor_tables import as_evidence, as_tables
+from ._factor_tables import checked
 
 _BEYOND = (
     30.0  # how much worse an impossible entry is taken to be than the worst possible one, while searching
@@ -59,14 +59,10 @@ def mean_field(
     """
     if n_init < 1:
         raise BadInput("n_init", repr(n_init), "a whole number from 1 up")
-    scopes = tuple(tuple(int(v) for v in scope) for scope in scopes)
-    tables = as_tables(cards, scopes, log_tables)
-    evidence, rows = as_evidence(cards, log_evidence, tables)
-    if rows:
-        raise BadInput("log_evidence", "rows", "one log-vector a variable", "Use jax.vmap for rows.")
+    cards, scopes, tables, evidence = checked(cards, scopes, log_tables, log_evidence)
     if tol is None:
         tol = 1e-6 if evidence[0].dtype.itemsize < 8 else 1e-12
-    return _ascended(tuple(map(int, cards)), scopes, n_init, tables, evidence, max_iter, tol, as_key(key))
+    return _ascended(cards, scopes, n_init, tables, evidence, max_iter, tol, as_key(key))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

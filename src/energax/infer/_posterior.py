@@ -146,10 +146,9 @@ class Labelled(np.ndarray):
 
     @classmethod
     def of(cls, values: Any, labels: tuple[str, ...] | None) -> Any:
-        if labels is None:
-            return np.asarray(values)
         out = np.asarray(values).view(cls)
-        out.labels = labels
+        # States without names are called by their numbers.
+        out.labels = tuple(map(str, range(out.shape[-1]))) if labels is None else labels
         return out
 
     def __array_finalize__(self, other: Any) -> None:

@@ -11,7 +11,7 @@ import optax
 
 from ..energy import log_posterior_table
 from ..errors import BadInput, Unsuitable
-from ..finite import Assignments
+from ..finite import ENUMERATION_LIMIT, Assignments
 from ..fitting import Learner
 from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
 from ._needs import by_encoder, has_log_partition, need_marginals
@@ -99,6 +99,7 @@ class EM(Learner):
     def check(self, energy, data):
         name = type(energy).__name__
         if hasattr(energy, "expectations"):
+            self._check_structure(energy, data)
             return
         hidden = {k: v for k, v in energy.spaces.items() if k not in data}
         endless = [f"{k!r} in {v!r}" for k, v in hidden.items() if not v.is_finite]
@@ -124,6 +125,16 @@ class EM(Learner):
                 f"EM needs an M-step, but {name} has no `statistics` and `maximise`, and for one by descent "
                 "no log Z. Give it either; the class of a mixture's components says `normalised = True` if "
                 "exp(−e(x, z)) is a density of x for every z."
+            )
+
+    def _check_structure(self, energy, data):
+        """An M-step by descent lists the hidden values, which a structure has too many of."""
+        hidden = {k: v for k, v in energy.spaces.items() if k not in data}
+        listed = all(s.is_finite for s in hidden.values()) and Assignments(hidden).n <= ENUMERATION_LIMIT
+        if self._descends(energy) and not listed:
+            raise Unsuitable(
+                f"EM needs the M-step of every part of {type(energy).__name__}, and one has no `statistics` "
+                "and `maximise`. Give it both, or learn by Descent(NegativeLogLikelihood(), optimizer)."
             )
 
     def _descends(self, energy):
