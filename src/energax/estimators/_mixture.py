@@ -13,6 +13,7 @@ from ..compose import Mixture
 from ..energies import Diagonal, Full, Gaussians, Spherical, Tied
 from ..errors import BadInput
 from ..learn import EM, Descent, Objective
+from ..missing import any_nan
 from ..spaces import PositiveDefinite
 from ._base import Density, bucket
 from ._rows import by_pieces, evidence, imputed, joint, shares
@@ -84,8 +85,7 @@ class MixtureRecipe(Density):
                 f"n_samples >= n_components = {self.n_components}",
                 "Ask for fewer components.",
             )
-        empty = np.isnan(X).all(0)
-        if empty.any():
+        if any_nan(X) and (empty := np.isnan(X).all(0)).any():
             raise BadInput(
                 "X", f"no known value in column {int(np.argmax(empty))}", "some in each", "Drop the column."
             )
@@ -146,7 +146,7 @@ class MixtureRecipe(Density):
         """X with each missing value at its mean given the known ones of its row."""
         self._check_fitted()
         checked = self._check_X(X, reset=False)
-        return self._ask(imputed, X) if np.isnan(checked).any() else checked
+        return self._ask(imputed, X) if any_nan(checked) else checked
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Rows drawn from the model, and the component of each, in the order of components."""

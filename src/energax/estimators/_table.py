@@ -8,14 +8,14 @@ import jax
 import numpy as np
 
 from ..errors import BadInput
-from ..missing import Masked
+from ..missing import Masked, any_nan
 
 _LARGEST_BUCKET = 4096
 
 
 def with_mask(X: np.ndarray) -> Any:
     """X, or a `Masked` where some of it is NaN."""
-    return Masked.from_nan(X) if np.isnan(X).any() else X
+    return Masked.from_nan(X) if any_nan(X) else X
 
 
 def are_binary(X: np.ndarray) -> np.ndarray:

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import BadInput
-from ..missing import Masked
+from ..missing import Masked, any_nan
+
+_PIECE = 2**20  # values whose legality is looked at together
 
 
 class Space:
@@ -124,6 +126,8 @@ class Space:
                 f"shape {value.shape}",
                 f"rows of shape {self.shape} (the space is {self!r})",
             )
+        if observed is None and not any_nan(value) and self._all_legal(value):
+            return self._cast(value)
         unknown = np.isnan(value) if value.dtype.kind == "f" else np.zeros(value.shape, bool)
         if observed is not None:
             unknown = unknown | ~observed
@@ -146,6 +150,13 @@ class Space:
             )
         filled = self._cast(filled)
         return Masked(filled, ~unknown) if any_unknown else filled
+
+    def _all_legal(self, array: np.ndarray) -> bool:
+        """By pieces of rows, so that a large table is checked without another of its size."""
+        if array.ndim == len(self.shape):
+            return bool(self._legal(array).all())
+        size = max(1, _PIECE // max(1, array[:1].size))
+        return all(self._legal(array[i : i + size]).all() for i in range(0, len(array), size))
 
     def _cast(self, array: np.ndarray) -> np.ndarray:
         if self.dtype is int:
