@@ -53,11 +53,10 @@ class Batch(eqx.Module):
         """
         shards = self.shards if self.n % self.shards == 0 else 1
         per_shard = self.n // shards
-        size = max(1, min(size // shards, per_shard))
+        size = _even(per_shard, max(1, size // shards))
         if size == per_shard:
             return function(self.data, self.weight)
         tree = jax.tree.map(lambda a: a.reshape(shards, per_shard, *a.shape[1:]), (self.data, self.weight))
-        n_chunks = -(-per_shard // size)
 
         def chunk(i):
             start = jnp.minimum(i * size, per_shard - size)
@@ -67,6 +66,19 @@ class Batch(eqx.Module):
             rows, weight = jax.tree.map(lambda a: a.reshape(shards * size, *a.shape[2:]), (rows, weight))
             return function(rows, weight)
 
-        first = chunk(jnp.zeros((), int))
+        n_chunks = -(-per_shard // size)
+        # From zeros, not from the first chunk: that would compile the function twice.
+        shapes = jax.eval_shape(chunk, jax.ShapeDtypeStruct((), int))
+        nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
         add = lambda i, total: jax.tree.map(jnp.add, total, chunk(i))
-        return jax.lax.fori_loop(1, n_chunks, add, first)
+        return jax.lax.fori_loop(0, n_chunks, add, nothing)
+
+
+def _even(n: int, most: int) -> int:
+    """Rows in a chunk, about `most` at most: nearly equal chunks, so that little overlaps; fours if many.
+
+    >>> _even(1000, 655), _even(50_000, 1024), _even(10, 20), _even(7, 1)
+    (500, 1024, 10, 1)
+    """
+    size = -(-n // -(-n // most))
+    return min(n, size if size < 64 else -(-size // 4) * 4)

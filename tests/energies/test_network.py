@@ -128,6 +128,38 @@ def test_states_by_name_rows_missing_entries_and_soft_evidence():
     assert log_partition(soft).value == pytest.approx(np.log(0.2 * p["no"] + 0.8 * p["yes"]), abs=1e-12)
 
 
+def test_one_structure_is_asked_in_either_precision():
+    """What is kept for a network or for its tree in one precision serves no question in the other."""
+    at, both = {"d": [0, 1, 2]}, {}
+    for dtype in (np.float64, np.float32):
+        rng = np.random.default_rng(0)
+        row = lambda *shape: rng.dirichlet(np.ones(shape[-1]), shape[:-1]).astype(dtype)  # noqa: B023
+        tables = {"a": row(2), "b": ("a", row(2, 3)), "c": ("b", row(3, 2)), "d": ("c", row(2, 3))}
+        network = BayesianNetwork(tables)
+        found = posterior(network, at)
+        both[dtype] = [found.marginals["b"], found.joint("a", "c")]
+        assert found.marginals["b"].dtype == dtype
+        with jax.enable_x64(True):
+            wide = posterior(network, at)
+            assert wide.marginals["b"].dtype == np.float64
+            np.testing.assert_allclose(wide.marginals["b"], found.marginals["b"], atol=1e-6)
+        assert posterior(network, at).marginals["b"].dtype == dtype
+    for one, other in zip(*both.values(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_evidence_as_vectors_and_read_out_of_the_tables_say_the_same(monkeypatch):
+    at = {"xray": ["yes", "no", None], "smoke": ["yes", "no", "no"]}
+    vectors = [posterior(ASIA_LIKE, g) for g in (at, {"tub": "no", "lung": "yes"})]
+    monkeypatch.setattr("energax.infer._message_passing._MOST_SHARED", 0)
+    tables = [posterior(ASIA_LIKE, g) for g in (at, {"tub": "no", "lung": "yes"})]
+    for one, other in zip(vectors, tables, strict=True):
+        assert list(one.marginals) == list(other.marginals) == list(ASIA_LIKE.spaces)
+        for name, p in one.marginals.items():
+            np.testing.assert_allclose(p, other.marginals[name], atol=1e-12)
+            assert p["yes"].shape == p.shape[:-1] == other.marginals[name]["yes"].shape
+
+
 def test_impossible_evidence_names_what_conflicts():
     given_ = {"lung": "yes", "either": "no", "xray": "yes", "smoke": "no"}
     with pytest.raises(BadInput, match=r"probability zero.*lung = yes and either = no") as error:

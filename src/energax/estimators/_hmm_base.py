@@ -24,7 +24,7 @@ from ._sequences import Sequences, as_rows, as_sequences, padded_size, rounded_u
 
 #: The chains made of the attributes of a model, and copies of these: a change by hand is seen.
 _MADE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-_CHUNK = 2**24  # numbers of one kind that the E-step of one chunk of sequences may hold
+_CHUNK = 2**21  # bytes of one kind that the E-step of one chunk of sequences holds: a cache's worth
 
 
 class HMMRecipe(Recipe):
@@ -166,7 +166,7 @@ class HMMRecipe(Recipe):
         data, weights = as_rows(sequences, values, told, dtype)
         chain, initialise = self._start(values, data, dtype)
         n = len(sequences.lengths)
-        per_row = data["x"].shape[1] * max(self.n_components, values[0].size)
+        per_row = data["x"].shape[1] * max(self.n_components, values[0].size) * dtype.itemsize
         frozen = [path for letter, (_, path) in self._letters.items() if letter not in self.params]
         with self._in(dtype):
             learner = EM(tol=jnp.asarray(self.tol / n, dtype), chunk=max(1, _CHUNK // per_row))

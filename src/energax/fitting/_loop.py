@@ -142,10 +142,10 @@ class _Run:
         """Arrays on the device, or spread over the mesh by rows, or copied to all of it."""
         if self.mesh is None:
             # `device_put` holds one copy while it works, `jnp.asarray` two.
-            return jax.tree.map(lambda a: jax.device_put(a) if eqx.is_array(a) else a, tree)
+            return _put(tree)
         axes = (tuple(self.mesh.axis_names),) if by_rows else ()
         sharding = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*axes))
-        return jax.tree.map(lambda a: jax.device_put(a, sharding) if eqx.is_array(a) else a, tree)
+        return _put(tree, sharding)
 
     def arrays(self, data, epochs, steps, batch_size, weights, validation, n_init, initialise) -> Fit:
         data = check_data(self.energy, data)
@@ -306,8 +306,28 @@ class _Run:
         return dataclasses.replace(best, restarts=tuple(fits))
 
 
+def _put(tree: Any, *where: Any) -> Any:
+    """All arrays on the device by one call: one for each would take longer than a short fit."""
+    leaves, shape = jax.tree.flatten(tree)
+    put = iter(jax.device_put([a for a in leaves if eqx.is_array(a)], *where))
+    return jax.tree.unflatten(shape, [next(put) if eqx.is_array(a) else a for a in leaves])
+
+
 def _restart(carry: Any, i: int) -> Any:
-    return jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, carry)
+    """One of the fits that ran side by side; cut out by NumPy, since JAX starts a program for each array."""
+    leaves, shape = jax.tree.flatten(carry)
+    plainly = [_lies_anywhere(a) for a in leaves]
+    numbers = jax.device_get([a for a, is_plain in zip(leaves, plainly, strict=True) if is_plain])
+    cut = iter(jax.device_put([a[i] for a in numbers]))
+    other = lambda a: a[i] if eqx.is_array(a) else a
+    each = [next(cut) if is_plain else other(a) for a, is_plain in zip(leaves, plainly, strict=True)]
+    return jax.tree.unflatten(shape, each)
+
+
+def _lies_anywhere(leaf: Any) -> bool:
+    """Whether this is an array of numbers that nobody has bound to a device or a mesh."""
+    number = eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return number and not leaf.committed
 
 
 def _strong(leaf: Any) -> Any:

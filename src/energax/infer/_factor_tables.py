@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,6 +86,17 @@ def joined(evidence: tuple[Any, ...]) -> tuple[Any, ...]:
     if all(isinstance(vector, np.ndarray) for vector in evidence):
         return (np.concatenate(evidence, axis=-1),)
     return evidence
+
+
+def split(flat: Any, cards: Sequence[int]) -> tuple[Any, ...]:
+    """(…, all states) as one array a variable."""
+    ends = list(itertools.accumulate(cards))
+    return tuple(flat[..., end - card : end] for end, card in zip(ends, cards, strict=True))
+
+
+def fetched(answer: Any) -> Any:
+    """NumPy's, unless it is being traced: views cost nothing there, and hundreds of slices would be slow."""
+    return answer if isinstance(answer, jax.core.Tracer) else np.asarray(answer)
 
 
 def hard_evidence(cards: Sequence[int], observed: Mapping[int, Any]) -> tuple[np.ndarray, ...]:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..errors import BadInput, Intractable
 from ..graph import Cost, junction_tree, triangulate_scopes
 from ..keys import as_key
-from ._factor_tables import as_evidence, as_tables, joined
+from ._factor_tables import as_evidence, as_tables, fetched, joined, split
+from ._junction_beliefs import Calibrated, factor_marginals
 from ._junction_descent import descend, largest, random_column
-from ._junction_layout import SMALL, Plan, factor_lists, make_plan
-from ._junction_passes import best, conditional, downward, ragged_sum, sum_to, upward
+from ._junction_layout import SMALL, Plan, make_plan
+from ._junction_passes import Packed, best, conditional, downward, pack, ragged_sum, upward
 
 MAX_BYTES = 8 * 2**30
 APPROXIMATE = (
@@ -124,16 +122,36 @@ class JunctionTree:
         """Multiplications and additions of one calibration."""
         return self.cost.operations
 
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.cards, self.scopes, self.together, self.small))
+
+    def __hash__(self) -> int:
+        return self._hash  # every compiled call asks for it, and the tuples are long
+
     def __repr__(self) -> str:
         return f"JunctionTree({len(self.cards)} variables, width {self.width}, {self.cost})"
 
     # -- asked often ----------------------------------------------------------------------------
+
+    def packed(self, log_tables: Sequence[Any]) -> Packed:
+        """The tables checked and laid out for this tree, for many questions of the same numbers.
+
+        All but `joint` take them in the place of the tables, with evidence that is one array in a tuple,
+        (card₁ + card₂ + …) or (rows, card₁ + card₂ + …), and look no further.
+        """
+        tables = as_tables(self.cards, self.scopes, log_tables)
+        dtype = tables[0].dtype if tables else jnp.result_type(float)
+        with jax.ensure_compile_time_eval():  # they are kept, and must outlive whatever is being traced
+            return jax.tree.map(jnp.asarray, pack(self.plan, tables, dtype))
 
     def log_partition(self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None) -> Any:
         """log Σ_x Π factors · evidence; −inf if the evidence is impossible.
 
         Its gradient is exact and costs one pass down: the marginals of the factors and variables.
         """
+        if isinstance(log_tables, Packed):
+            return _log_z_alone(self, *self._inputs(log_tables, log_evidence))
         tables = as_tables(self.cards, self.scopes, log_tables)
         evidence, rows = as_evidence(self.cards, log_evidence, tables)
         return _log_z(self, tables, _trailing(evidence) if rows else evidence)
@@ -142,9 +160,13 @@ class JunctionTree:
         self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None
     ) -> tuple[Any, tuple[Any, ...]]:
         """log Z and the marginal of every variable; all zeros where the evidence is impossible."""
-        tables, evidence, rows = self._inputs(log_tables, log_evidence)
-        log_z, flat = _marginals(self, tables, evidence, rows)
-        return log_z, _split(flat, self.cards)
+        log_z, states = self.states(log_tables, log_evidence)
+        return log_z, split(states, self.cards)
+
+    def states(self, log_tables: Any, log_evidence: Sequence[Any] | None = None) -> tuple[Any, Any]:
+        """The same with all marginals end to end in one array."""
+        found = fetched(_marginals(self, *self._inputs(log_tables, log_evidence)))
+        return found[..., 0], found[..., 1:]
 
     def calibrate(self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None) -> Calibrated:
         """Both passes: log Z and the marginals of all variables, cliques and factors."""
@@ -191,48 +213,12 @@ class JunctionTree:
         tables, evidence, rows = self._inputs(log_tables, log_evidence)
         return _joint(self, asked, tables, evidence, rows)
 
-    def _inputs(self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None) -> tuple[Any, Any, bool]:
+    def _inputs(self, log_tables: Any, log_evidence: Any) -> tuple[Any, Any, bool]:
+        if isinstance(log_tables, Packed):
+            return log_tables, log_evidence, log_evidence[0].ndim == 2
         tables = as_tables(self.cards, self.scopes, log_tables)
         evidence, rows = as_evidence(self.cards, log_evidence, tables)
         return tables, joined(evidence), rows
-
-
-class Calibrated(eqx.Module):
-    """A calibrated tree: p(clique | evidence) of all cliques, and what follows from them by summing.
-
-    `fringe` and `core` are the beliefs as they lie in memory; with rows of evidence, the first axis.
-    """
-
-    tree: JunctionTree = eqx.field(static=True)
-    log_z: Any
-    states: Any  # p(v | evidence) of all variables end to end
-    fringe: Any
-    core: dict[int, Any]
-
-    @property
-    def variables(self) -> tuple[Any, ...]:
-        """p(v | evidence) of every variable."""
-        return _split(self.states, self.tree.cards)
-
-    @property
-    def cliques(self) -> tuple[Any, ...]:
-        """p(clique | evidence), an axis each in the order of `tree.cliques`."""
-        return _cliques(self)
-
-    @property
-    def clique_log_marginals(self) -> tuple[Any, ...]:
-        """log p(clique | evidence)."""
-        return tuple(jnp.log(table) for table in self.cliques)
-
-    @property
-    def factors(self) -> tuple[Any, ...]:
-        """p(scope of the factor | evidence) in the axes of its table: expected counts of one row."""
-        return _factors(self)
-
-    def _clique(self, i: int) -> Any:
-        clique = self.tree.plan.cliques[i]
-        flat = self.core[i] if i in self.core else self.fringe[..., self.tree.plan.entry[i]]
-        return flat.reshape(*jnp.shape(self.log_z), *clique.cards)
 
 
 # -- compiled once for a tree -----------------------------------------------------------------------
@@ -259,20 +245,18 @@ def _trailing(evidence: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(e.T for e in evidence)
 
 
-def _split(flat: Any, cards: Sequence[int]) -> tuple[Any, ...]:
-    """(…, all states) as one array a variable; views in NumPy, for hundreds of slices would be slow."""
-    if not isinstance(flat, jax.core.Tracer):
-        flat = np.asarray(flat)
-    ends = list(itertools.accumulate(cards))
-    return tuple(flat[..., end - card : end] for end, card in zip(ends, cards, strict=True))
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def _marginals(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Any:
+    """log Z and all marginals end to end: one array to bring back instead of two."""
+    up = upward(tree.plan, tables, _trailing(evidence) if rows else evidence, conditional)
+    beliefs = downward(tree.plan, up)
+    flat = jnp.concatenate([up.log_z[None], ragged_sum(beliefs.fringe, tree.plan.marginals)])
+    return flat.T if rows else flat
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
-def _marginals(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> tuple[Any, Any]:
-    up = upward(tree.plan, tables, _trailing(evidence) if rows else evidence, conditional)
-    beliefs = downward(tree.plan, up)
-    flat = ragged_sum(beliefs.fringe, tree.plan.marginals)
-    return up.log_z, flat.T if rows else flat
+def _log_z_alone(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Any:
+    return upward(tree.plan, tables, _trailing(evidence) if rows else evidence, conditional).log_z
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -285,21 +269,6 @@ def _calibrated(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> C
     return Calibrated(tree, up.log_z, first(flat), first(beliefs.fringe), core)
 
 
-@jax.jit
-def _cliques(calibrated: Calibrated) -> tuple[Any, ...]:
-    return tuple(calibrated._clique(i) for i in range(calibrated.tree.plan.n_maximal))
-
-
-@jax.jit
-def _factors(calibrated: Calibrated) -> tuple[Any, ...]:
-    rows = jnp.ndim(calibrated.log_z) > 0
-    fringe, core = jax.tree.map(
-        lambda a: jnp.moveaxis(a, 0, -1) if rows else a, (calibrated.fringe, calibrated.core)
-    )
-    found = _factor_marginals(calibrated.tree, fringe, core)
-    return tuple(jnp.moveaxis(a, -1, 0) for a in found) if rows else found
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 4))
 def _joint(tree: JunctionTree, asked: tuple[int, ...], tables: Any, evidence: Any, rows: bool) -> Any:
     calibrated = _calibrated(tree, tables, evidence, rows)
@@ -307,7 +276,7 @@ def _joint(tree: JunctionTree, asked: tuple[int, ...], tables: Any, evidence: An
     at = min(holding, key=lambda i: tree.plan.cliques[i].size)
     clique = tree.cliques[at]
     lead = int(rows)
-    table = calibrated._clique(at)
+    table = calibrated.clique(at)
     table = jnp.sum(table, axis=tuple(lead + k for k, v in enumerate(clique) if v not in asked))
     left = [v for v in clique if v in asked]
     order = (*range(lead), *(lead + left.index(v) for v in asked))
@@ -327,33 +296,6 @@ def _drawn(tree: JunctionTree, n: int, tables: Any, evidence: Any, key: Any) -> 
     return jax.vmap(one)(jax.random.split(key, n))
 
 
-def _factor_marginals(tree: JunctionTree, fringe: Any, core: dict[int, Any]) -> tuple[Any, ...]:
-    """(entries of the scope, …) for every factor; rows of evidence on the last axis."""
-    plan, found = tree.plan, {}
-    batch = fringe.shape[1:]
-    sizes = [math.prod(tree.cards[v] for v in tree.scopes[f]) for f in plan.small]
-    if plan.small:
-        flat = ragged_sum(fringe, _lists(tree))
-        start = 0
-        for f, size in zip(plan.small, sizes, strict=True):
-            shape = tuple(tree.cards[v] for v in tree.scopes[f])
-            found[f] = flat[start : start + size].reshape(*shape, *batch)
-            start += size
-    for f in set(range(len(tree.scopes))) - set(plan.small):
-        clique = plan.cliques[plan.home[f]]
-        inside = [v for v in clique.variables if v in tree.scopes[f]]
-        table = sum_to(core[plan.home[f]], inside, clique)
-        table = table.reshape(*(tree.cards[v] for v in inside), *batch)
-        order = [inside.index(v) for v in tree.scopes[f]]
-        found[f] = jnp.transpose(table, (*order, *range(len(order), len(order) + len(batch))))
-    return tuple(found[f] for f in range(len(tree.scopes)))
-
-
-@functools.lru_cache(maxsize=16)
-def _lists(tree: JunctionTree) -> Any:
-    return factor_lists(tree.plan)
-
-
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 @functools.partial(jax.jit, static_argnums=0)
 def _log_z(tree: JunctionTree, tables: Any, evidence: Any) -> Any:
@@ -371,7 +313,7 @@ def _log_z_backward(tree: JunctionTree, up: Any, slope: Any) -> tuple[Any, Any]:
     """d log Z / d log table = p(scope), and the same for evidence."""
     beliefs = downward(tree.plan, up)
     pulled = lambda p: jnp.sum(p * slope, axis=-1) if slope.ndim else p * slope
-    tables = tuple(pulled(p) for p in _factor_marginals(tree, beliefs.fringe, beliefs.core))
+    tables = tuple(pulled(p) for p in factor_marginals(tree, beliefs.fringe, beliefs.core))
     flat = ragged_sum(beliefs.fringe, tree.plan.marginals) * slope
     ends = list(itertools.accumulate(tree.cards))
     return tables, tuple(jnp.split(flat, ends[:-1]))

@@ -171,7 +171,7 @@ def _levels(
                     messages[k, row : row + c.rows, : c.columns] = below[child] + digits
                 place = (np.arange(row, row + c.rows) * columns)[:, None] + np.arange(c.columns)
                 local[i] = width + place.ravel()
-                entry[i] = offset + local[i]
+                entry[i] = (offset + local[i]).astype(np.int32)  # an index in either precision
                 row += c.rows
             blocks.append(Block(tuple(group), (n_rows, columns), messages))
             width += n_rows * columns

@@ -23,10 +23,11 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 
 from ._junction_layout import Level, Plan, Ragged
 from ._junction_shape import Clique
@@ -50,6 +51,22 @@ def best(log_table: Any) -> tuple[Any, Any]:
     return log_table, jnp.max(log_table, axis=1)
 
 
+class Packed(NamedTuple):
+    """Log-tables in few arrays, to hand over instead of hundreds."""
+
+    small: Any  # of the fringe end to end, then 0 and −inf, which pad its sums
+    large: dict[int, Any]  # of the core, by the number of the factor
+
+
+def pack(plan: Plan, log_tables: Sequence[Any], dtype: Any) -> Packed:
+    """Tables of one precision as the passes read them; NumPy's stay NumPy's."""
+    host = all(isinstance(table, np.ndarray) for table in log_tables)
+    ends = np.array([0, -np.inf], dtype)
+    small = (np if host else jnp).concatenate([*(log_tables[f].ravel() for f in plan.small), ends])
+    core = set(range(len(log_tables))) - set(plan.small)
+    return Packed(small, {f: log_tables[f] for f in sorted(core)})
+
+
 class Upward(eqx.Module):
     """What the way up leaves: a matrix for every block of every level and every core clique, and log Z."""
 
@@ -58,15 +75,17 @@ class Upward(eqx.Module):
     core: dict[int, Any]
 
 
-def upward(plan: Plan, log_tables: Sequence[Any], log_evidence: Sequence[Any], reduce: Reduce) -> Upward:
-    """From the leaves to the roots. Evidence has shape (card, …): trailing axes are rows side by side."""
+def upward(plan: Plan, log_tables: Any, log_evidence: Sequence[Any], reduce: Reduce) -> Upward:
+    """From the leaves to the roots. Evidence has shape (card, …): trailing axes are rows side by side.
+
+    The tables are `Packed`, or one a factor.
+    """
     batch = log_evidence[0].shape[1:]
     wide = lambda a: a.reshape((-1,) + (1,) * len(batch))
     dtype = log_evidence[0].dtype
-    ends = jnp.asarray([0, -jnp.inf], dtype)
-    factors = wide(jnp.concatenate([*(log_tables[f].ravel() for f in plan.small), ends]))
+    small, large = log_tables if isinstance(log_tables, Packed) else pack(plan, log_tables, dtype)
     evidence = jnp.concatenate([*log_evidence, jnp.zeros((1, *batch), dtype)])
-    base = ragged_sum(factors, plan.factors) + _summed(evidence, plan.evidence, False)
+    base = ragged_sum(wide(jnp.asarray(small)), plan.factors) + _summed(evidence, plan.evidence, False)
     messages, start = jnp.zeros((0, *batch), dtype), plan.n_beliefs
     fringe: list[tuple[Any, ...]] = []
     for level in reversed(plan.levels):
@@ -92,7 +111,7 @@ def upward(plan: Plan, log_tables: Sequence[Any], log_evidence: Sequence[Any], r
         clique = plan.cliques[i]
         log_table = jnp.zeros((clique.size, *batch), dtype)
         for f in clique.large:
-            table = _in_order(log_tables[f], plan.scopes[f], clique)
+            table = _in_order(large[f], plan.scopes[f], clique)
             log_table = _absorb(log_table, wide(table), plan.scopes[f], clique)
         for child in clique.children:
             if child in arriving:

@@ -18,6 +18,7 @@ from ._junction import JunctionTree
 from ._method import Cost, Method, Minimum
 from ._posterior import Labelled, Posterior
 from ._question import Question
+from ._tables import ReadyTables
 
 _FEW_ROWS = 16
 _MOST_SHARED = 2**18  # entries of a tree that is not worth making smaller for every set of known variables
@@ -98,22 +99,29 @@ class NetworkPosterior(Posterior):
     kind = "exact"
 
     def _calibrated(self):
-        """log Z of every row's evidence, and all marginals: one pass up the tree and one down."""
+        """log Z of every row's evidence, and all marginals end to end, under the names that they are of."""
         return self._once("calibrated", lambda: solve(_marginals, self._question))
 
     def require_possible(self):
         refuse_impossible(self._question, self._calibrated()[0])
 
+    @property
+    def marginals(self):
+        """Probabilities of all states, by the name of the variable; rows first."""
+        return self._once("marginals", self._marginals)
+
     def _marginals(self):
-        question = self._question
-        found = dict(self._calibrated()[1])
-        dtype = next(iter(found.values())).dtype if found else float
-        spaces, out = question.spaces, {}
-        for name, space in spaces.items():
-            if name not in found:  # what is given is certain
-                found[name] = np.eye(space.n_values, dtype=dtype)[question.given[name]]
-            out[name] = Labelled.of(found[name], space.labels)
-        return out
+        question, labels = self._question, remembered(self._question.energy, "labels", _all_labels)
+        ((names, states),) = self._calibrated()[1].items()
+        states = question.answer(states)  # the one row, before it is many arrays
+        found, end = {}, 0
+        for name in names:
+            start, end = end, end + len(labels[name])
+            found[name] = Labelled.of(states[..., start:end], labels[name])
+        for name in labels.keys() - found.keys():  # what was read out of the tables is certain
+            certain = np.eye(len(labels[name]), dtype=states.dtype)[question.given[name]]
+            found[name] = Labelled.of(question.answer(certain), labels[name])
+        return found if len(names) == len(labels) else {name: found[name] for name in labels}
 
     def _mean(self):
         return {}
@@ -184,25 +192,27 @@ def _distinct(given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
 
 
 def _answers(ask: Any, energy: Any, given: dict[str, Any], n: int, key: Any, together: bool) -> Any:
-    tables = remembered(energy, "tables", on_host)
     tree = remembered(energy, "tree", _whole_tree) if together else None
     if tree is None or not _shared(tree, n):
+        tables = remembered(energy, "tables", on_host)
         keys = [None] * n if key is None else jax.random.split(key, n)
         rows = [jax.tree.map(lambda a, i=i: a[i], given) for i in range(n)]
         each = [ask(*tables.given(row), k) for row, k in zip(rows, keys, strict=True)]
         return jax.tree.map(lambda *parts: np.stack(parts), *each)
+    itemsize = jax.dtypes.canonicalize_dtype(float).itemsize
+    tables = remembered(energy, f"ready tables of {itemsize} bytes", _ready)
     evidence = tables.evidence(given, n)
     if n == 1:
-        answer = ask(tables, tuple(e[0] for e in evidence), key)
+        answer = ask(tables, (evidence[0],), key)
         return jax.tree.map(lambda a: np.asarray(a)[None], answer)
     # Another number of rows is seldom another compilation: calls are filled up to a power of two.
     most = max(1, _MOST_NUMBERS // max(1, tree.cost.entries))
     size = min(1 << (most.bit_length() - 1), 1 << (n - 1).bit_length())
     answers = []
     for start in range(0, n, size):
-        some = [e[np.minimum(np.arange(start, start + size), n - 1)] for e in evidence]
+        some = evidence[np.minimum(np.arange(start, start + size), n - 1)]
         sub = None if key is None else jax.random.fold_in(key, start)
-        answer = ask(tables, tuple(some), sub)
+        answer = ask(tables, (some,), sub)
         answers.append(jax.tree.map(lambda a: np.asarray(a)[: n - start], answer))  # noqa: B023
     return jax.tree.map(lambda *parts: np.concatenate(parts), *answers)
 
@@ -211,19 +221,28 @@ def on_host(energy: Any) -> Any:
     return energy.tables().on_host()
 
 
+def _ready(energy: Any) -> ReadyTables:
+    return ReadyTables(remembered(energy, "tables", on_host), remembered(energy, "tree", _whole_tree))
+
+
+def _all_labels(energy: Any) -> dict[str, tuple[str, ...]]:
+    """The names of all states of all variables; those without are called by their numbers."""
+    numbers = lambda space: tuple(map(str, range(space.n_values)))
+    return {name: getattr(s, "labels", None) or numbers(s) for name, s in energy.spaces.items()}
+
+
 def _log_evidence(question: Question) -> np.ndarray:
     return np.asarray(solve(_log_z, question))
 
 
 def refuse_impossible(question: Question, log_p: np.ndarray) -> None:
     """Evidence of probability zero has no posterior: say which entries cannot go together."""
+    impossible = np.asarray(log_p) == -np.inf
+    if not impossible.any():
+        return
     if not question.given:
-        if np.isneginf(log_p).any():
-            raise BadInput("energy", "no state of any probability", "a model that allows something")
-        return
-    if not np.isneginf(log_p).any():
-        return
-    row = int(np.argmax(np.isneginf(log_p)))
+        raise BadInput("energy", "no state of any probability", "a model that allows something")
+    row = int(np.argmax(impossible))
     clash = {k: jax.tree.map(lambda a: a[row], v) for k, v in question.given.items()}
     clash = {k: v for k, v in clash.items() if not is_masked(v) or bool(v.observed)}
     for name in list(clash):  # what can be dropped with the rest still impossible is not to blame
@@ -237,7 +256,8 @@ def refuse_impossible(question: Question, log_p: np.ndarray) -> None:
 
 
 def _state(space: Any, value: Any) -> str:
-    return str(int(value)) if space.labels is None else space.labels[int(value)]
+    labels = getattr(space, "labels", None)
+    return str(int(value)) if labels is None else labels[int(value)]
 
 
 # -- what is asked of tables, for one row of evidence or for many at once --------------------------
@@ -248,11 +268,8 @@ def _log_z(tables, evidence, key):
 
 
 def _marginals(tables, evidence, key):
-    if not tables.names:
-        return tables.log_partition(evidence), {}
-    tree = JunctionTree.build(tables.cards, tables.scopes)
-    log_z, each = tree.marginals(tables.logs, evidence)
-    return log_z, dict(zip(tables.names, each, strict=True))
+    log_z, states = tables.marginals(evidence)
+    return log_z, {tables.names: states}
 
 
 def _most_probable(tables, evidence, key):
@@ -261,8 +278,7 @@ def _most_probable(tables, evidence, key):
 
 
 def _joint(tables, evidence, key, names):
-    tree = JunctionTree.build(tables.cards, tables.scopes)
-    return np.exp(tree.joint(tuple(tables.names.index(n) for n in names), tables.logs, evidence))
+    return np.exp(tables.joint(names, evidence))
 
 
 def _draws(tables, evidence, key, n):

@@ -80,6 +80,11 @@ class Method(eqx.Module):
     #: Whether an answer that is not exact is still the same every time, without a key.
     deterministic: ClassVar[bool] = False
 
+    if not TYPE_CHECKING:
+        # Equinox makes a tree of every method that is called, to transform it. Nobody transforms these,
+        # and to make one takes as long as a small question itself.
+        __getattribute__ = object.__getattribute__
+
     @property
     def label(self) -> str:
         """The name that results carry."""

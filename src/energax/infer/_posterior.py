@@ -153,9 +153,9 @@ class Labelled(np.ndarray):
 
     def __array_finalize__(self, other: Any) -> None:
         # Only what keeps the axis of states keeps their names.
-        labels = getattr(other, "labels", None)
-        same = labels is not None and self.ndim > 0 and self.shape[-1] == len(labels)
-        self.labels = labels if same else None
+        if isinstance(other, Labelled) and other.labels is not None:
+            same = self.ndim > 0 and self.shape[-1] == len(other.labels)
+            self.labels = other.labels if same else None
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, str):

@@ -35,9 +35,9 @@ class Question:
         given = {} if given is None else given
         if not isinstance(given, Mapping):
             raise BadInput(argument, type(given).__name__, "a dict from variable names to values")
-        unknown = sorted(set(given) - set(spaces))
+        unknown = given.keys() - spaces.keys()
         if unknown:
-            raise BadInput(argument, f"the names {unknown}", f"some of {list(spaces)}")
+            raise BadInput(argument, f"the names {sorted(unknown)}", f"some of {list(spaces)}")
         self.energy, self.spaces = energy, spaces
         checked = {name: spaces[name].check(given[name], name) for name in spaces if name in given}
         self.many, self.n, self.given = _as_rows(spaces, checked, argument)
@@ -50,12 +50,13 @@ class Question:
     @functools.cached_property
     def partly(self) -> dict[str, Space]:
         """The variables some of whose coordinates are missing."""
-        return {k: v for k, v in self.spaces.items() if is_masked(self.given.get(k))}
+        return {k: self.spaces[k] for k, v in self.given.items() if is_masked(v)}
 
     @functools.cached_property
     def sought(self) -> dict[str, Space]:
         """The variables that an answer speaks of: the hidden and the partly missing ones."""
-        return {k: v for k, v in self.spaces.items() if k in self.hidden or k in self.partly}
+        given, partly = self.given, self.partly
+        return {k: v for k, v in self.spaces.items() if k not in given or k in partly}
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
@@ -92,10 +93,14 @@ def _as_rows(spaces, checked, argument):
     many = any(c is not None for c in counts.values())
     rows = {}
     for name, value in checked.items():
-        if counts[name] is None:
-            value = jax.tree.map(lambda a: np.broadcast_to(a, (n, *np.shape(a))), value)
-        rows[name] = value
+        rows[name] = _repeated(value, n) if counts[name] is None else value
     return many, n, rows
+
+
+def _repeated(value, n):
+    if is_masked(value):
+        return jax.tree.map(lambda a: np.broadcast_to(a, (n, *np.shape(a))), value)
+    return value[None] if n == 1 else np.broadcast_to(value, (n, *value.shape))
 
 
 @eqx.filter_jit

@@ -187,7 +187,7 @@ def _summed(log_transition, x, messages: Messages, counts) -> Smoothed:
     """γ and Σ ξ of messages: with v_t the onward one, p(z_t, z_{t+1} | x) ∝ α_t A v_{t+1}."""
     ahead, onward = messages.filtered, messages.onward
     transition = jnp.exp(log_transition)
-    after = jnp.einsum("ij,tj...->ti...", transition, onward[1:])
+    after = _stepped_back(transition, onward[1:])
     back = jnp.concatenate([after, jnp.ones_like(onward[:1])])
     states = ahead * back
     total = states.sum(1)
@@ -199,6 +199,14 @@ def _summed(log_transition, x, messages: Messages, counts) -> Smoothed:
         states, share = states * counts[:, None], share * counts[1:, None]
     pairs = over_states(transition, x[0]) * jnp.einsum("ti...,tj...->ij...", share, onward[1:])
     return Smoothed(terms.sum(0), states[0], pairs, states)
+
+
+def _stepped_back(transition: Any, onward: Any) -> Any:
+    """Σ_j A_ij v_tj of every step; for lanes written out, which is quicker than so thin a product."""
+    if onward.ndim == 2 or len(transition) > FUSED_STATES:
+        return jnp.einsum("ij,tj...->ti...", transition, onward)
+    terms = [column[:, None] * onward[:, j, None] for j, column in enumerate(transition.T)]
+    return sum(terms[1:], terms[0])
 
 
 def _summed_in_logs(log_initial, log_transition, x, counts) -> Smoothed:

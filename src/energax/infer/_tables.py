@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +11,48 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..missing import is_masked, known
+from ._factor_tables import fetched, split
 from ._junction import JunctionTree
 
 
-class Tables(eqx.Module):
+class _OnTheirTree:
+    """What tables are asked, on their tree and by their names."""
+
+    names: tuple[str, ...]
+    logs: Any
+    tree: Any
+
+    def log_partition(self, evidence: tuple[Any, ...]) -> Any:
+        """log Σ_x p̃(x) · evidence."""
+        if not self.names:  # nothing is hidden: what is left of the tables are numbers
+            return sum(self.logs)
+        return self.tree.log_partition(self.logs, evidence)
+
+    def marginals(self, evidence: tuple[Any, ...]) -> tuple[Any, Any]:
+        """log Σ_x p̃(x) · evidence, and p(v | evidence) of all variables end to end."""
+        if not self.names:
+            return self.log_partition(evidence), np.zeros(0)
+        return self.tree.states(self.logs, evidence)
+
+    def joint(self, names: tuple[str, ...], evidence: tuple[Any, ...]) -> Any:
+        """log p(names | evidence), an axis each."""
+        return self.tree.joint(tuple(map(self.names.index, names)), self.logs, evidence)
+
+    def maximise(self, evidence: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
+        """The most probable states by name, and their log p̃."""
+        if not self.names:
+            return {}, sum(self.logs)
+        states, value = self.tree.maximise(self.logs, evidence)
+        states = fetched(states)
+        return {n: states[..., i].astype(jnp.int32) for i, n in enumerate(self.names)}, value
+
+    def draw(self, key: Any, n: int, evidence: tuple[Any, ...]) -> dict[str, Any]:
+        """n draws by name, (n,) each."""
+        drawn = self.tree.draw(n, self.logs, evidence, key=key)
+        return {name: drawn[..., i].astype(jnp.int32) for i, name in enumerate(self.names)}
+
+
+class Tables(_OnTheirTree, eqx.Module):
     """log p̃(x) = Σ_f log φ_f(x_f) over named finite variables.
 
     `scopes[f]` are the variables, by position in `names`, of the axes of `logs[f]`. The structure is
@@ -24,6 +63,10 @@ class Tables(eqx.Module):
     cards: tuple[int, ...] = eqx.field(static=True)
     scopes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     logs: tuple[Any, ...]
+
+    @property
+    def tree(self) -> JunctionTree:  # type: ignore[override]
+        return JunctionTree.build(self.cards, self.scopes)
 
     def given(self, row: Mapping[str, Any]) -> tuple[Tables, tuple[Any, ...]]:
         """The tables over what is hidden in a row, and a log-vector of evidence for each hidden variable.
@@ -51,43 +94,38 @@ class Tables(eqx.Module):
         """The same as NumPy: reading known values out of hundreds of tables needs no compilation."""
         return Tables(self.names, self.cards, self.scopes, tuple(np.asarray(t) for t in self.logs))
 
-    def evidence(self, rows: Mapping[str, Any], n: int) -> tuple[np.ndarray, ...]:
-        """For each variable its evidence in n rows, (n, card)."""
-        dtype = self.logs[0].dtype
-        evidence = []
-        for name, k in zip(self.names, self.cards, strict=True):
-            vector = np.zeros((n, k), dtype)
-            if name in rows:
-                excluded = np.asarray(known(rows[name]))[:, None] != np.arange(k)
-                seen = np.asarray(rows[name].observed)[:, None] if is_masked(rows[name]) else True
-                vector[excluded & seen] = -np.inf
-            evidence.append(vector)
-        return tuple(evidence)
-
-    def log_partition(self, evidence: tuple[Any, ...]) -> Any:
-        """log Σ_x p̃(x) · evidence."""
-        if not self.names:  # nothing is hidden: what is left of the tables are numbers
-            return sum(self.logs)
-        return JunctionTree.build(self.cards, self.scopes).log_partition(self.logs, evidence)
-
-    def maximise(self, evidence: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
-        """The most probable states by name, and their log p̃."""
-        if not self.names:
-            return {}, sum(self.logs)
-        states, value = JunctionTree.build(self.cards, self.scopes).maximise(self.logs, evidence)
-        return {n: states[..., i].astype(jnp.int32) for i, n in enumerate(self.names)}, value
-
-    def draw(self, key: Any, n: int, evidence: tuple[Any, ...]) -> dict[str, Any]:
-        """n draws by name, (n,) each."""
-        drawn = JunctionTree.build(self.cards, self.scopes).draw(n, self.logs, evidence, key=key)
-        return {name: drawn[..., i].astype(jnp.int32) for i, name in enumerate(self.names)}
-
     def shapes_given(self, names: Any) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
         """(cards, scopes) once these variables are known: what a plan needs, and nothing computed."""
         kept = tuple(i for i, n in enumerate(self.names) if n not in names)
         place = {v: i for i, v in enumerate(kept)}
         scopes = tuple(tuple(place[v] for v in scope if v in place) for scope in self.scopes)
         return tuple(self.cards[v] for v in kept), scopes
+
+
+class ReadyTables(_OnTheirTree):
+    """The tables of a whole network, checked and handed over once for all questions in one precision."""
+
+    def __init__(self, tables: Tables, tree: JunctionTree):
+        self._tables, self.names = tables, tables.names
+        self.tree, self.logs = tree, tree.packed(tables.logs)
+        each = zip(tables.names, tables.cards, itertools.accumulate(tables.cards), strict=True)
+        self._states = {name: slice(end - card, end) for name, card, end in each}
+        self._n_states, self._dtype = sum(tables.cards), self.logs.small.dtype
+
+    def evidence(self, rows: Mapping[str, Any], n: int) -> np.ndarray:
+        """Of n rows, all variables end to end: 0 for every state that is possible, −∞ for the others."""
+        evidence = np.zeros((n, self._n_states), self._dtype)
+        for name, value in rows.items():
+            about = evidence[:, self._states[name]]
+            excluded = np.asarray(known(value))[:, None] != np.arange(about.shape[1])
+            if is_masked(value):
+                excluded &= np.asarray(value.observed)[:, None]
+            about[excluded] = -np.inf
+        return evidence
+
+    def joint(self, names: tuple[str, ...], evidence: tuple[Any, ...]) -> Any:
+        # It may take another tree, for which the tables are laid out otherwise.
+        return self._tables.joint(names, split(evidence[0], self._tables.cards))
 
 
 def _evidence(value: Any, nothing: Any) -> Any:
