@@ -99,30 +99,23 @@ def cases() -> list[Case]:
             repeats=25,
         ),
     ]
-    for dtype in (np.float32, np.float64):
-        kind = np.dtype(dtype)
-        found += [
-            Case(
-                f"HMM Baum-Welch, {size}, one sequence of {LONG:,}, {n_iter} iterations, {kind}",
-                learned(Ours, X.astype(dtype), None, n_iter),
-                learned(Theirs, X, None, n_iter),
-                peer="hmmlearn (scaling, float64)",
-                target=1 / 2,
-                quality=fits,
-                repeats=9,
-            )
-            for n_iter in (ITERATIONS, MORE_ITERATIONS)
-        ]
-        found.append(
-            Case(
-                f"HMM Baum-Welch, {size}, {MANY:,} sequences of {SHORT}, {ITERATIONS} iterations, {kind}",
-                learned(Ours, many.astype(dtype), cut),
-                learned(Theirs, many, cut),
-                peer="hmmlearn (scaling, float64)",
-                target=1 / 5,
-                quality=fits,
-            )
+    kinds = (
+        (f"one sequence of {LONG:,}", X, None, 1 / 2),
+        (f"{MANY:,} sequences of {SHORT}", many, cut, 1 / 5),
+    )
+    found += [
+        Case(
+            f"HMM Baum-Welch, {size}, {told}, {n_iter} iterations, {np.dtype(dtype)}",
+            learned(Ours, rows.astype(dtype), lengths, n_iter),
+            learned(Theirs, rows, lengths, n_iter),
+            peer="hmmlearn (scaling, float64)",
+            target=target,
+            quality=fits,
         )
+        for told, rows, lengths, target in kinds
+        for dtype in (np.float32, np.float64)
+        for n_iter in (ITERATIONS, MORE_ITERATIONS)
+    ]
     return found + _dynamax(X) + _dynamax_learned(learned, X, many, cut)
 
 
