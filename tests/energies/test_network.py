@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import energax
 from energax import Energy, argmin, fit, log_partition, log_prob, plan, posterior, sample
 from energax.data import read_bif, read_uai, write_bif, write_uai
-from energax.energies import BayesianNetwork, Factor, FactorGraph, MarkovField
+from energax.energies import RBM, BayesianNetwork, Factor, FactorGraph, MarkovField
 from energax.errors import BadInput, Intractable
 from energax.learn import EM, Descent, NegativeLogLikelihood, PseudoLikelihood
 from energax.spaces import Categorical
@@ -189,6 +189,8 @@ def test_bad_input_meets_a_sentence():
         Factor(("a",), [1.0, -1.0])
     with pytest.raises(BadInput, match="one space for one variable"):
         FactorGraph([Factor("a", [1.0, 1.0]), Factor("a", [1.0, 1.0, 1.0])])
+    with pytest.raises(BadInput, match="a name of its own"):
+        FactorGraph([RBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2))])
 
 
 def test_a_width_that_will_not_fit_is_refused_before_any_work():

@@ -281,7 +281,10 @@ class FactorGraph(Network):
         endless = {n: s for f in self.factors for n, s in f.spaces.items() if not s.is_finite}
         if endless:
             raise BadInput("factors", f"variables {endless}", "finite variables")
-        _ = self.spaces
+        wide = {n: s for n, s in self.spaces.items() if s.shape}
+        if wide:
+            remedy = "Give every coordinate a name of its own."
+            raise BadInput("factors", f"variables {wide}", "variables of a single coordinate", remedy)
 
     @property
     def parts(self):
