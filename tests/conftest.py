@@ -82,31 +82,41 @@ def oracle():
     return module
 
 
-#: Folders and files that compile whole models: a minute or two that `make test-fast` leaves out.
+#: Folders and files that compile whole models: minutes that `make test-fast` leaves out.
 COMPILES_MUCH = (
-    "tests/estimators",
-    "tests/statistical",
-    "tests/test_contracts.py",
-    "tests/test_examples.py",
-    "tests/evaluate/test_compare.py",
+    "tests/energies/test_centroids.py",
     "tests/energies/test_chain.py",
     "tests/energies/test_gaussian.py",
     "tests/energies/test_linear_chain.py",
     "tests/energies/test_linear_gaussian",
+    "tests/energies/test_markov.py",
     "tests/energies/test_network.py",
+    "tests/energies/test_ngram.py",
+    "tests/estimators",
+    "tests/evaluate/test_compare.py",
     "tests/fitting/test_mesh.py",
     "tests/fitting/test_resume.py",
     "tests/infer/test_approximate.py",
     "tests/infer/test_importance.py",
     "tests/infer/test_junction.py",
     "tests/infer/test_kalman.py",
+    "tests/infer/test_lbfgs.py",
+    "tests/infer/test_loopy.py",
+    "tests/infer/test_mean_field.py",
     "tests/infer/test_networks.py",
-    "tests/infer/test_recursions.py",
     "tests/infer/test_oracles.py",
+    "tests/infer/test_recursions.py",
     "tests/learn/test_adversarial.py",
+    "tests/learn/test_answers.py",
+    "tests/learn/test_contrastive.py",
+    "tests/learn/test_em.py",
+    "tests/learn/test_noise.py",
     "tests/learn/test_score.py",
     "tests/learn/test_variational.py",
     "tests/samplers/test_kernels.py",
+    "tests/statistical",
+    "tests/test_contracts.py",
+    "tests/test_examples.py",
 )
 
 
