@@ -94,4 +94,5 @@ def test_two_million_rows_take_less_than_three_times_their_size():
         check=True,
         timeout=300,
     )
-    assert float(out.stdout) < 3, out.stdout
+    # Three is what is promised; 2.4 to 2.5 is seen without compilers, so that half a table more is told.
+    assert float(out.stdout) < 2.75, out.stdout

@@ -51,12 +51,9 @@ class Categoricals(Emission):
         value = jnp.asarray(known(x)).astype(jnp.int32)
         table = -jnp.swapaxes(jnp.log(self.probs), -1, -2)
         if self.probs.ndim == 2:
-            # No symbol is negative: a plain look-up, without the wrapping round that indices get.
-            energies = jnp.take(table, value, axis=0, mode="clip")
+            energies = table[value]
             return jnp.where(x.observed[:, None], energies, 0) if is_masked(x) else energies
-        energies = jax.vmap(lambda t, v: jnp.take(t, v, axis=0, mode="clip"), (0, 1), 1)(
-            table, value
-        )  # (n, columns, k)
+        energies = jax.vmap(lambda t, v: t[v], (0, 1), 1)(table, value)  # (n, columns, k)
         return (jnp.where(x.observed[..., None], energies, 0) if is_masked(x) else energies).sum(1)
 
     def emit(self, key, z):

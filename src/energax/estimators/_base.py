@@ -240,7 +240,8 @@ class Recipe(BaseEstimator):
         size = None if size is None or n <= size else size
         n_padded = bucket(n) if size is None else n + -n % size
         weights = np.ones(n, self.dtype_) if weights is None else weights
-        data, weights = padded(data, n_padded), np.append(weights, np.zeros(n_padded - n, weights.dtype))
+        if n_padded > n:  # else nothing of the size of the table is copied
+            data, weights = padded(data, n_padded), np.append(weights, np.zeros(n_padded - n, weights.dtype))
         options.setdefault("key", self._key())
         options.setdefault("progress", bool(getattr(self, "verbose", False)))
         result = run_fit(energy, data, learner, weights=weights, batch_size=size, **options)
