@@ -68,7 +68,7 @@ class Batch(eqx.Module):
 
         n_chunks = -(-per_shard // size)
         # From zeros, not from the first chunk: that would compile the function twice.
-        shapes = jax.eval_shape(chunk, jax.ShapeDtypeStruct((), int))
+        shapes = jax.eval_shape(chunk, jax.ShapeDtypeStruct((), jnp.int32))
         nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
         add = lambda i, total: jax.tree.map(jnp.add, total, chunk(i))
         return jax.lax.fori_loop(0, n_chunks, add, nothing)

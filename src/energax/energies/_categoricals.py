@@ -49,7 +49,9 @@ class Categoricals(Emission):
 
     def row_energies(self, *, x):
         value = jnp.asarray(known(x)).astype(jnp.int32)
-        table = -jnp.swapaxes(jnp.log(self.probs), -1, -2)
+        # In a branch, which XLA does not fuse: else it takes the logarithm anew at every look-up.
+        never = jnp.any(jnp.isnan(self.probs))
+        table = -jnp.swapaxes(jax.lax.cond(never, jnp.negative, jnp.log, self.probs), -1, -2)
         if self.probs.ndim == 2:
             energies = table[value]
             return jnp.where(x.observed[:, None], energies, 0) if is_masked(x) else energies

@@ -94,6 +94,8 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
     dtype = carry.objective.dtype
     start = (arrays, carry.step, jnp.zeros(len(program.term_names), dtype), jnp.zeros((), dtype))
     good = jnp.array(False), jnp.zeros((), jnp.int32)  # (is bad, which term)
+    # All at once: what a batch draws can then begin with it, beside its first products.
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(1 if order is None else order.shape[0]))
 
     def body(loop):
         i, (arrays, step, totals, seen), _ = loop
@@ -102,9 +104,7 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
             batch = Batch(data, weight, program.shards)
         else:
             batch = take_batch(data, weight, order[i], program.shards)
-        new, new_state, terms = program.learner.step(
-            energy, state, batch, jax.random.fold_in(key, i), program.trainable
-        )
+        new, new_state, terms = program.learner.step(energy, state, batch, keys[i], program.trainable)
         new = frozen_kept(program.trainable, energy, new)
         losses = jnp.stack([terms[name] for name in program.term_names]).astype(dtype)
         bad_loss = ~jnp.isfinite(losses)

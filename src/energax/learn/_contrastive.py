@@ -85,11 +85,12 @@ class ContrastiveDivergence(Objective):
         return jax.tree.map(lambda a: jnp.asarray(a)[pick], start)
 
     def __call__(self, energy, batch, carry, key):
-        clamp_key, chain_key = jax.random.split(key)
-        fixed = held(energy)
-        positive = self._completed(fixed, batch, clamp_key)
+        fixed, positive = held(energy), batch.data
+        if any(map(is_masked, positive.values())):
+            clamp_key, key = jax.random.split(key)
+            positive = self._completed(fixed, batch, clamp_key)
         start = carry if self.persistent else positive
-        negative = self._sampler(fixed).advance(fixed, start, self.k, chain_key)
+        negative = self._sampler(fixed).advance(fixed, start, self.k, key)
         negative = {name: jax.lax.stop_gradient(negative[name]) for name in positive}
         free = jax.vmap(lambda row: free_energy(energy, row))
         below = free(negative)
@@ -99,6 +100,4 @@ class ContrastiveDivergence(Objective):
         return terms, (negative if self.persistent else None)
 
     def _completed(self, energy, batch, key):
-        if not any(map(is_masked, batch.data.values())):
-            return batch.data
         return self._sampler(energy).complete(energy, batch.data, max(self.k, 5), key)

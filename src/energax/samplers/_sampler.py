@@ -70,16 +70,19 @@ class Sampler(eqx.Module):
     ) -> dict[str, Any]:
         """`n_steps` moves of one chain for every row; hidden variables that are not given start anywhere."""
         n = jax.tree.leaves(rows)[0].shape[0]
-        start_key, key = jax.random.split(key)
-        start = jax.vmap(lambda row, k: self.start(energy, row, k))(rows, jax.random.split(start_key, n))
+        rows = {name: rows[name] for name in energy.spaces if name in rows}
+        if len(rows) < len(energy.spaces):
+            start_key, key = jax.random.split(key)
+            keys = jax.random.split(start_key, n)
+            rows = jax.vmap(lambda row, k: self.start(energy, row, k))(rows, keys)
 
-        def move(i, state):
-            keys = jax.random.split(jax.random.fold_in(key, i), n)
+        def move(state, key):
+            keys = jax.random.split(key, n)
             return jax.vmap(lambda s, k, h: self.step(energy, s, k, h))(state, keys, held)
 
-        if n_steps == 1:
-            return move(0, start)
-        return jax.lax.fori_loop(0, n_steps, move, start)
+        if n_steps == 1:  # a key made from a key made from a key takes longer than some moves
+            return move(rows, key)
+        return jax.lax.fori_loop(0, n_steps, lambda i, s: move(s, jax.random.fold_in(key, i)), rows)
 
     def complete(self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any) -> dict[str, Any]:
         """Rows with their missing coordinates drawn, what is known held fixed."""
