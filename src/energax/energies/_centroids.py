@@ -13,7 +13,7 @@ from ..energy import Energy
 from ..errors import BadInput
 from ..missing import is_masked, known
 from ..spaces import Categorical, Real
-from ._starts import nearest_sums, relative_distances, smallest, squared_distances, start_centers
+from ._starts import nearest_center, nearest_sums, squared_distances, start_centers
 
 
 class Centroids(Energy):
@@ -63,7 +63,7 @@ class Centroids(Energy):
 
     def nearest(self, *, x):
         """The nearest centre of many rows, (n,)."""
-        return smallest(relative_distances(x, self.centers, self.centers.mean(0)))[1]
+        return nearest_center(x, self.centers, self.centers.mean(0))
 
     # -- EM ------------------------------------------------------------------------------
 

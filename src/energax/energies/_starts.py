@@ -59,6 +59,17 @@ def _about(x: Any, middle: Any) -> tuple[Any, Any]:
     return value * seen, seen
 
 
+def nearest_center(x: Any, centers: Any, middle: Any) -> Any:
+    """The number of the centre nearest to every row, (n,)."""
+    if is_masked(x) or centers.shape[0] > _UNROLLED:
+        return smallest(relative_distances(x, centers, middle))[1]
+    around = centers - middle
+    products = (-2 * around) @ _about(x, middle)[0].T
+    # ‖c‖² is added row by row in the one loop that compares them, not to the whole table before it.
+    far = jnp.sum(around**2, 1)
+    return _first_smallest([row + term for row, term in zip(products, far, strict=True)])[1]
+
+
 def smallest(scores: Any) -> tuple[Any, Any]:
     """(lowest score, its row) of every column of (k, n); the first wins a tie.
 
@@ -76,8 +87,8 @@ def smallest(scores: Any) -> tuple[Any, Any]:
 
 
 def _first_smallest(rows: Any) -> tuple[Any, Any]:
-    least, index = rows[0], jnp.zeros(rows.shape[1:], jnp.int32)
-    for i in range(1, rows.shape[0]):
+    least, index = rows[0], jnp.zeros(rows[0].shape, jnp.int32)
+    for i in range(1, len(rows)):
         lower = rows[i] < least
         least, index = jnp.where(lower, rows[i], least), jnp.where(lower, i, index)
     return least, index
@@ -137,7 +148,7 @@ def _to_one(x: Any, center: Any) -> Any:
 def nearest_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, Any, Any]:
     """Count (k, d) or (k, 1) of what is seen, Σ (x − c) (k, d) and Σ ‖x − c‖² of the rows nearest to each."""
     x, middle = rows["x"], centers.mean(0)
-    _, nearest = smallest(relative_distances(x, centers, middle))
+    nearest = nearest_center(x, centers, middle)
     (value, seen), weight = _about(x, middle), weight.astype(centers.dtype)
     none, weighted = jnp.zeros_like(centers), value * weight[:, None]
     # Adding rows to where they belong beats a product with one-hot vectors on a CPU.
@@ -148,7 +159,7 @@ def nearest_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, 
         count = none.at[nearest].add(seen * weight[:, None])
     # Σ w ‖x − c‖² by the sums at hand, about the middle: no row need be looked at once more.
     around = centers - middle
-    loss = jnp.vdot(weighted, value) + jnp.sum(around * (count * around - 2 * total))
+    loss = weight @ jnp.sum(value**2, 1) + jnp.sum(around * (count * around - 2 * total))
     return count, total - count * around, jnp.maximum(loss, 0)
 
 
@@ -189,7 +200,7 @@ def hard_sums(energy: Any, rows: dict[str, Any], weight: Any) -> Any:
 
     def chunk(rows, weight):
         means = energy.means
-        _, nearest = smallest(relative_distances(rows["x"], means, means.mean(0)))
+        nearest = nearest_center(rows["x"], means, means.mean(0))
         chosen = jax.nn.one_hot(nearest, means.shape[0], dtype=weight.dtype)
         return energy.statistics(rows, chosen * weight[:, None])
 

@@ -14,7 +14,7 @@ from ..parameters import constrained_maximum, recentred
 from ..spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
 from ._covariance import Covariance, _half_log_two_pi, _inverse_factor, _require, _ridged
 from ._emission import Emission, shares
-from ._starts import column_moments, relative_distances, smallest, start_centers
+from ._starts import column_moments, nearest_center, start_centers
 
 
 class Mixtures(Emission):
@@ -88,7 +88,7 @@ class Mixtures(Emission):
             k, m = self.weights.shape
             middle, _ = column_moments(data["x"], weight)
             centers = start_centers("kmeans", key, data["x"], weight, k)
-            _, state = smallest(relative_distances(data["x"], centers, middle))
+            state = nearest_center(data["x"], centers, middle)
             each = lambda i: start_centers("k-means++", key, data["x"], weight * (state == i), m)
             means = jnp.concatenate([each(i) for i in range(k)]).astype(components.means.dtype)
             components = eqx.tree_at(lambda c: c.means, components, means).of_nearest(data, weight)
