@@ -159,9 +159,9 @@ class Full(Covariance):
         return (0.5 * squared + (log_det + _half_log_two_pi(d, x.dtype))[:, None]).T
 
     def scatter(self, x, means, posterior):
-        # √r on both sides: one array of the size k × d × n is made, not two.
-        centred = (x.T - means[:, :, None]) * jnp.sqrt(posterior).T[:, None, :]
-        return jnp.einsum("kin,kjn->kij", centred, centred)
+        # √r on both sides: one array of the size k × n × d is made, not two.
+        centred = (x - means[:, None]) * jnp.sqrt(posterior).T[:, :, None]
+        return jnp.einsum("kni,knj->kij", centred, centred)
 
     def reduce(self, dense):
         return dense

@@ -13,7 +13,7 @@ from ..compose import Mixture
 from ..energies import Diagonal, Full, Gaussians, Spherical, Tied
 from ..errors import BadInput
 from ..learn import EM, Descent, Objective
-from ..missing import any_nan
+from ..missing import any_nan, is_masked
 from ..spaces import PositiveDefinite
 from ._base import Density, bucket
 from ._rows import by_pieces, evidence, imputed, joint, shares
@@ -21,6 +21,8 @@ from ._rows import by_pieces, evidence, imputed, joint, shares
 _COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
 _STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 _FORGETTING = 0.7  # the exponent with which partial_fit replaces old statistics
+#: Bytes of a chunk of rows about one mean, below which XLA leaves its product to one thread; and about all.
+_SHARED_PRODUCT, _MOST_CENTRED, _FEWEST_ROWS = 2**19, 2**23, 256
 
 
 class MixtureRecipe(Density):
@@ -44,7 +46,7 @@ class MixtureRecipe(Density):
             self._learn(
                 start,
                 data,
-                self._em(),
+                self._em(data),
                 weights=weight,
                 epochs=self.max_iter,
                 n_init=n_init,
@@ -62,7 +64,7 @@ class MixtureRecipe(Density):
         X, data, weight = self._at_the_door(X, sample_weight, reset=first)
         with self._precision():
             start, initialise, _ = self._start(X, data, weight) if first else (self.energy_, False, 1)
-            learner = self._em(decay=_FORGETTING)
+            learner = self._em(data, decay=_FORGETTING)
             if getattr(self, "n_batches_seen_", 0):
                 learner = self._continue(learner)
             self._learn(start, data, learner, weights=weight, epochs=1, initialise=initialise)
@@ -98,8 +100,12 @@ class MixtureRecipe(Density):
             if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not value >= 0:
                 raise BadInput(name, repr(value), "a number >= 0")
 
-    def _em(self, **options: Any) -> Any:
+    def _em(self, data: Any, **options: Any) -> Any:
         if self.learner is None:
+            if not is_masked(data["x"]):
+                row = data["x"].shape[1] * self.dtype_.itemsize
+                most = min(_SHARED_PRODUCT // row, _MOST_CENTRED // (row * self.n_components))
+                options["chunk"] = max(_FEWEST_ROWS, most)
             # An array: another tolerance is no other program.
             return EM(tol=jnp.asarray(self.tol, self.dtype_), **options)
         if isinstance(self.learner, Objective):
