@@ -6,6 +6,7 @@ interrupted and resumed executes the very same program as one that was not.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -28,6 +29,12 @@ STREAMS = ("restarts", "start", "epochs", "validation")
 def stream(key: Any, name: str) -> Any:
     """One key for one purpose: the keys of a fit are never drawn from twice."""
     return jax.random.split(key, len(STREAMS))[STREAMS.index(name)]
+
+
+@partial(jax.jit, static_argnums=1)
+def restart_keys(key: Any, n: int) -> Any:
+    """One key a restart; compiled, since each step alone would be a program of its own."""
+    return jax.random.split(stream(key, "restarts"), n)
 
 
 class Carry(eqx.Module):

@@ -141,8 +141,8 @@ class _Run:
     def place(self, tree: Any, *, by_rows: bool) -> Any:
         """Arrays on the device, or spread over the mesh by rows, or copied to all of it."""
         if self.mesh is None:
-            # `device_put` holds one copy while it works, `jnp.asarray` two.
-            return _put(tree)
+            # Rows may still be NumPy's. (`device_put` holds one copy while it works, `jnp.asarray` two.)
+            return _put(tree) if by_rows else tree
         axes = (tuple(self.mesh.axis_names),) if by_rows else ()
         sharding = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*axes))
         return _put(tree, sharding)
@@ -171,7 +171,7 @@ class _Run:
             raise BadInput(
                 "n_init", f"{n_init} restarts of {type(self.energy).__name__}", "an energy with `initialise`"
             )
-        keys = jax.random.split(compiled.stream(self.key, "restarts"), n_init)
+        keys = compiled.restart_keys(self.key, n_init)
         full = n_batches == 1
         first = None if full else jnp.arange(size, dtype=jnp.int32) % n
         energy = self.place(structural(self.energy), by_rows=False)
@@ -216,7 +216,8 @@ class _Run:
             if resumed:
                 carry, history, document = resumed
                 done = document["epoch"]
-        carry = self.place(carry, by_rows=False)
+        if self.mesh is not None or done:
+            carry = self.place(carry, by_rows=False)
         room = min(_MOST_EPOCHS, max(1, _MOST_INDICES // max(1, len(weight))))
         pace = 1 if (self.shown or self.callbacks) else room
         stopped = False
@@ -228,7 +229,7 @@ class _Run:
                 orders, batches_in = self._orders(done, count, room, full)
                 started = time.perf_counter()
                 carry, rows = compiled.run_epochs(
-                    program, carry, data, weight, orders, batches_in, jnp.int32(count), held_out, keys
+                    program, carry, data, weight, orders, batches_in, np.int32(count), held_out, keys
                 )
                 history = np.concatenate([history, np.asarray(rows)[:, :count]], axis=1)
                 done += count
@@ -245,7 +246,7 @@ class _Run:
         left = [
             max(0, min(self.n_batches, self.total_steps - (done + i) * self.n_batches)) for i in range(count)
         ]
-        batches_in = jnp.asarray(left + [0] * (room - count), jnp.int32)
+        batches_in = np.array(left + [0] * (room - count), np.int32)
         if full:
             return None, batches_in
         orders = np.full((room, self.n_batches, self.size), np.iinfo(np.int32).max, np.int32)
@@ -317,11 +318,12 @@ def _restart(carry: Any, i: int) -> Any:
     """One of the fits that ran side by side; cut out by NumPy, since JAX starts a program for each array."""
     leaves, shape = jax.tree.flatten(carry)
     plainly = [_lies_anywhere(a) for a in leaves]
-    numbers = jax.device_get([a for a, is_plain in zip(leaves, plainly, strict=True) if is_plain])
-    cut = iter(jax.device_put([a[i] for a in numbers]))
-    other = lambda a: a[i] if eqx.is_array(a) else a
-    each = [next(cut) if is_plain else other(a) for a, is_plain in zip(leaves, plainly, strict=True)]
-    return jax.tree.unflatten(shape, each)
+    fetched = iter(jax.device_get([a for a, is_plain in zip(leaves, plainly, strict=True) if is_plain]))
+    number, other = (lambda: np.asarray(next(fetched)[i])), (lambda a: a[i] if eqx.is_array(a) else a)
+    cut = [number() if is_plain else other(a) for a, is_plain in zip(leaves, plainly, strict=True)]
+    # What the loop has counted is only read; the rest goes back to where it was.
+    n_kept = len(jax.tree.leaves((carry.energy, carry.state, carry.best)))
+    return jax.tree.unflatten(shape, [*_put(cut[:n_kept]), *cut[n_kept:]])
 
 
 def _lies_anywhere(leaf: Any) -> bool:

@@ -81,7 +81,7 @@ def fit_stream(run: _Run, source: Any, epochs: int, validation: Any) -> Fit:
     data, weight = first
     program = run.program(data)
     held_out = run.held_out(validation, weight.dtype)
-    key = jax.random.split(compiled.stream(run.key, "restarts"), 1)[0]
+    key = compiled.restart_keys(run.key, 1)[0]
     energy = run.place(structural(run.energy), by_rows=False)
     placed = run.place((data, weight), by_rows=True)
     carry, names = compiled.start_restarts(
