@@ -114,6 +114,13 @@ def test_known_widths():
     assert triangulate(nx.Graph()).order == ()
 
 
+def test_a_large_grid_is_swept():
+    """The width of an n × n grid is n (Bodlaender 1998); the greedy rules alone reach 26 for n = 20."""
+    found = triangulate(nx.grid_2d_graph(20, 20), trials=0)
+    assert found.width == 20 and found.rule == "sweep"
+    assert found.cost.entries < 2**28  # the middle diagonals have 2^21 each, the others less and less
+
+
 def test_many_nodes_stay_cheap():
     """Hundreds of nodes: the same answer for the same seed, and no worse with more trials."""
     graph = nx.random_regular_graph(3, 300, seed=1)

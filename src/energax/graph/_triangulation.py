@@ -29,6 +29,7 @@ RULES = {
     "weighted-min-fill": "edges added, each counted as the product of its ends' numbers of states",
     "min-weight": "entries of the table",
     "min-degree": "neighbours",
+    "sweep": "steps from a node at the rim, level by level: what grids and other bands like",
 }
 _WORK = 40_000  # variables eliminated in all random trials together, for graphs of any size
 
@@ -160,7 +161,7 @@ def _compete(
     if not kept:
         return None
     if len({cards[v] for v in kept}) == 1 and len(rules) > 1:
-        rules = ["min-fill", "min-degree"]  # the weighted rules would say the same again
+        rules = ["min-fill", "min-degree", "sweep"]  # the weighted rules would say the same again
     # Variables whose neighbours are joined already can always go first; the contest is for the rest.
     start = _eliminate(masks, kept, cards, "min-fill", None, math.inf)
     assert start is not None
@@ -169,9 +170,8 @@ def _compete(
     best: _Order | None = None
     totals = dict.fromkeys(rules, math.inf)
 
-    def attempt(rule: str, shuffled: bool) -> None:
+    def attempt(rule: str, ties: list[float]) -> None:
         nonlocal best
-        ties = [rng.random() if shuffled else 0.0 for _ in cards]
         least = min(totals.values())
         found = _eliminate(masks, kept, cards, rule, ties, math.inf if best is None else math.log2(least))
         if found is None:
@@ -184,14 +184,36 @@ def _compete(
             best = (list(cliques), maximal, found.added, rule)
 
     for rule in rules:
-        attempt(rule, False)
+        for ties in _sweeps(masks, kept) if rule == "sweep" else [[0.0] * len(cards)]:
+            attempt(rule, ties)
+    greedy = [rule for rule in rules if rule != "sweep"]
     limit = trials if trials is not None else _WORK // len(kept) if kept else 0
     done = 0
-    while done < limit and (trials is not None or done < _worth(min(totals.values()))):
-        close = [rule for rule in rules if totals[rule] <= 4 * min(totals.values())]
-        attempt(close[done % len(close)], True)
+    while greedy and done < limit and (trials is not None or done < _worth(min(totals.values()))):
+        close = [r for r in greedy if totals[r] <= 4 * min(totals[r] for r in greedy)]
+        attempt(close[done % len(close)], [rng.random() for _ in cards])
         done += 1
     return best
+
+
+def _sweeps(masks: list[int], kept: list[int]) -> list[list[float]]:
+    """Places in two orders that keep neighbours near each other: from one end of the band, and the other.
+
+    Cuthill and McKee, Reducing the bandwidth of sparse symmetric matrices, Proc. 24th ACM Nat. Conf., 1969.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    number = {v: i for i, v in enumerate(kept)}
+    ends = [(i, number[u]) for v, i in number.items() for u in _bits(masks[v])]
+    places = [[0.0] * len(masks), [0.0] * len(masks)]
+    if not ends:
+        return places[:1]
+    graph = csr_array(([True] * len(ends), tuple(zip(*ends, strict=True))), (len(kept), len(kept)))
+    order = reverse_cuthill_mckee(graph, symmetric_mode=True)
+    for place, i in enumerate(order):
+        places[0][kept[i]], places[1][kept[i]] = place, -place
+    return places
 
 
 def _worth(entries: float) -> int:
@@ -256,6 +278,8 @@ def _eliminate(
             return (missing[v], tables[v], tie, v)
         if rule == "min-degree":
             return (near[v].bit_count(), tables[v], tie, v)
+        if rule == "sweep":
+            return (tie, 0.0, 0.0, v)
         return (tables[v], near[v].bit_count(), tie, v)
 
     keys = {v: key(v) for v in kept}
