@@ -50,24 +50,52 @@ def _set(model, values):
     return model
 
 
+def gaussian_parameters() -> dict[str, np.ndarray]:
+    """The same chain, showing points in the plane around eight centres that overlap."""
+    shown = {k: v for k, v in parameters().items() if k != "emissionprob_"}
+    return {**shown, "means_": 2 * np.random.default_rng(3).normal(size=(K, 2)), "covars_": np.ones((K, 2))}
+
+
+def points(n: int) -> np.ndarray:
+    rng, p = np.random.default_rng(4), gaussian_parameters()
+    states = [0]
+    for _ in range(n - 1):
+        states.append(rng.choice(K, p=p["transmat_"][states[-1]]))
+    return p["means_"][states] + rng.normal(size=(n, 2))
+
+
+def _gaussian_start() -> dict[str, np.ndarray]:
+    moves = {k: v for k, v in _start().items() if k != "emissionprob_"}
+    return {**moves, "means_": gaussian_parameters()["means_"] + 0.3, "covars_": np.full((K, 2), 2.0)}
+
+
 def cases() -> list[Case]:
-    from hmmlearn.hmm import CategoricalHMM as Theirs
+    from hmmlearn import hmm as theirs
 
-    from energax.estimators import CategoricalHMM as Ours
+    from energax import estimators as ours
 
-    X, cut = symbols(LONG), [SHORT] * MANY
-    many = np.concatenate([X] * (MANY * SHORT // LONG))
-    scaling: dict[str, Any] = {"implementation": "scaling", "n_features": SYMBOLS}
-    ours, theirs = (_set(model(K, **scaling), parameters()) for model in (Ours, Theirs))
+    X, shown = symbols(LONG), points(LONG)
+    symbol_options = {"implementation": "scaling", "n_features": SYMBOLS}
+    categorical = (ours.CategoricalHMM, theirs.CategoricalHMM, symbol_options, parameters(), _start())
+    gaussian = (
+        ours.GaussianHMM,
+        theirs.GaussianHMM,
+        {"implementation": "scaling"},
+        gaussian_parameters(),
+        _gaussian_start(),
+    )
+    found = [
+        *_asked(f"{K} states", *categorical[:4], X),
+        *_learned(f"{K} states", categorical, X, (np.float32, np.float64), (ITERATIONS, MORE_ITERATIONS)),
+        *_asked(f"{K} Gaussian states", *gaussian[:4], shown),
+        *_learned(f"{K} Gaussian states", gaussian, shown, (np.float64,), (ITERATIONS,)),
+    ]
+    return found + _dynamax(X) + _dynamax_learned(X)
 
-    def learned(model, rows, lengths, n_iter=ITERATIONS):
-        def call():
-            made = _set(model(K, n_iter=n_iter, tol=-np.inf, init_params="", **scaling), _start())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return made.fit(rows, lengths)
 
-        return call
+def _asked(size: str, Ours: Any, Theirs: Any, options: dict[str, Any], values: Any, X: Any) -> list[Case]:
+    """The likelihood and the best path of one long sequence."""
+    ours, theirs = (_set(model(K, **options), values) for model in (Ours, Theirs))
 
     def gap(a, b):
         return f"log-likelihood {a:.6f} and {b:.6f}"
@@ -75,48 +103,62 @@ def cases() -> list[Case]:
     def paths(a, b):
         return f"paths agree at {np.mean(a[1] == b[1]):.4%} of the steps"
 
+    asked = (
+        ("log-likelihood", lambda m: lambda: m.score(X), 1 / 2, gap),
+        ("Viterbi", lambda m: lambda: m.decode(X), 1.0, paths),
+    )
+    return [
+        Case(
+            f"HMM {what}, {size}, one sequence of {LONG:,}",
+            ask(ours),
+            ask(theirs),
+            peer="hmmlearn (scaling)",
+            target=target,
+            quality=quality,
+            repeats=25,
+        )
+        for what, ask, target, quality in asked
+    ]
+
+
+def _fitted(model: Any, options: dict[str, Any], start: Any, rows: Any, lengths: Any, n_iter: int) -> Any:
+    def call():
+        made = _set(model(K, n_iter=n_iter, tol=-np.inf, init_params="", **options), start)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return made.fit(rows, lengths)
+
+    return call
+
+
+def _learned(size: str, group: tuple, X: Any, dtypes: tuple, iterations: tuple) -> list[Case]:
+    """Baum-Welch on one long sequence, and on many."""
+    Ours, Theirs, options, _, start = group
+
     def fits(a, b):
         return f"log-likelihood {a.monitor_.history[-1]:.6f} and {list(b.monitor_.history)[-1]:.6f}"
 
-    size = f"{K} states"
-    found = [
-        Case(
-            f"HMM log-likelihood, {size}, one sequence of {LONG:,}",
-            lambda: ours.score(X),
-            lambda: theirs.score(X),
-            peer="hmmlearn (scaling)",
-            target=1 / 2,
-            quality=gap,
-            repeats=25,
-        ),
-        Case(
-            f"HMM Viterbi, {size}, one sequence of {LONG:,}",
-            lambda: ours.decode(X),
-            lambda: theirs.decode(X),
-            peer="hmmlearn",
-            target=1.0,
-            quality=paths,
-            repeats=25,
-        ),
-    ]
     kinds = (
         (f"one sequence of {LONG:,}", X, None, 1 / 2),
-        (f"{MANY:,} sequences of {SHORT}", many, cut, 1 / 5),
+        (f"{MANY:,} sequences of {SHORT}", _many(X), [SHORT] * MANY, 1 / 5),
     )
-    found += [
+    return [
         Case(
             f"HMM Baum-Welch, {size}, {told}, {n_iter} iterations, {np.dtype(dtype)}",
-            learned(Ours, rows.astype(dtype), lengths, n_iter),
-            learned(Theirs, rows, lengths, n_iter),
+            _fitted(Ours, options, start, rows.astype(dtype), lengths, n_iter),
+            _fitted(Theirs, options, start, rows, lengths, n_iter),
             peer="hmmlearn (scaling, float64)",
             target=target,
             quality=fits,
         )
         for told, rows, lengths, target in kinds
-        for dtype in (np.float32, np.float64)
-        for n_iter in (ITERATIONS, MORE_ITERATIONS)
+        for dtype in dtypes
+        for n_iter in iterations
     ]
-    return found + _dynamax(X) + _dynamax_learned(learned, X, many, cut)
+
+
+def _many(X: np.ndarray) -> np.ndarray:
+    return np.concatenate([X] * (MANY * SHORT // LONG))
 
 
 def _dynamax(X) -> list[Case]:
@@ -146,7 +188,7 @@ def _dynamax(X) -> list[Case]:
     ]
 
 
-def _dynamax_learned(learned, X, many, cut) -> list[Case]:
+def _dynamax_learned(X) -> list[Case]:
     """Baum-Welch by dynamax, where it is installed: its `fit_em` compiles at every call, unless in a jit."""
     try:
         from dynamax.hidden_markov_model import CategoricalHMM
@@ -181,7 +223,8 @@ def _dynamax_learned(learned, X, many, cut) -> list[Case]:
     def cases_of(told, rows, lengths, length):
         emissions = jnp.asarray(rows.reshape(-1, length, 1))
         name = f"HMM Baum-Welch, {K} states, {told}, {ITERATIONS} iterations, float32"
-        ours = learned(Ours, rows.astype(np.float32), lengths)
+        options = {"implementation": "scaling", "n_features": SYMBOLS}
+        ours = _fitted(Ours, options, _start(), rows.astype(np.float32), lengths, ITERATIONS)
         return [
             Case(name, ours, lambda: em(emissions), peer="dynamax", target=1 / 10, quality=fits),
             Case(
@@ -190,4 +233,4 @@ def _dynamax_learned(learned, X, many, cut) -> list[Case]:
         ]
 
     one = cases_of(f"one sequence of {LONG:,}", X, None, LONG)
-    return one + cases_of(f"{MANY:,} sequences of {SHORT}", many, cut, SHORT)
+    return one + cases_of(f"{MANY:,} sequences of {SHORT}", _many(X), [SHORT] * MANY, SHORT)

@@ -83,6 +83,9 @@ class Covariance(eqx.Module):
         return first, self.reduce(second)
 
 
+_WRITTEN_OUT = 32  # columns
+
+
 def _tiny(dtype: Any) -> Any:
     """A variance that keeps its logarithm, its root and its inverse finite."""
     return jnp.finfo(dtype).tiny ** 0.5
@@ -120,6 +123,23 @@ def _inverse_factor(matrix: Any) -> tuple[Any, Any]:
 
 def _half_log_two_pi(d: int, dtype: Any) -> Any:
     return 0.5 * d * jnp.log(jnp.asarray(2 * jnp.pi, dtype))
+
+
+def _squared_distances(x: Any, means: Any, variance: Any = None) -> Any:
+    """Σ_j (x_ij − μ_zj)², or each term divided by σ²_zj, (k, n).
+
+    The sum over few columns is written out: left to XLA's reduction it took up to 14 times as long.
+    """
+
+    def term(j):
+        squared = jnp.square(x[:, j] - means[:, j, None])
+        return squared if variance is None else squared / variance[:, j, None]
+
+    if x.shape[1] > _WRITTEN_OUT:
+        squared = jnp.square(x.T - means[:, :, None])
+        return (squared if variance is None else squared / variance[:, :, None]).sum(1)
+    terms = [term(j) for j in range(x.shape[1])]
+    return sum(terms[1:], terms[0])
 
 
 def _require(name: str, shape: tuple, expected: tuple) -> None:
@@ -248,9 +268,9 @@ class Diagonal(Covariance):
         return k * d
 
     def row_energies(self, x, means):
-        squared = jnp.square(x.T - means[:, :, None]) / self.variance[:, :, None]
+        squared = _squared_distances(x, means, self.variance)
         constant = 0.5 * jnp.log(self.variance).sum(1) + _half_log_two_pi(x.shape[-1], x.dtype)
-        return (0.5 * squared.sum(1) + constant[:, None]).T
+        return (0.5 * squared + constant[:, None]).T
 
     def scatter(self, x, means, posterior):
         return (jnp.square(x.T - means[:, :, None]) * posterior.T[:, None, :]).sum(2)
@@ -297,12 +317,12 @@ class Spherical(Covariance):
 
     def row_energies(self, x, means):
         d = x.shape[-1]
-        squared = jnp.square(x.T - means[:, :, None]).sum(1)
+        squared = _squared_distances(x, means)
         constant = 0.5 * d * jnp.log(self.variance) + _half_log_two_pi(d, x.dtype)
         return (0.5 * squared / self.variance[:, None] + constant[:, None]).T
 
     def scatter(self, x, means, posterior):
-        return (jnp.square(x.T - means[:, :, None]).sum(1) * posterior.T).sum(1)
+        return (_squared_distances(x, means) * posterior.T).sum(1)
 
     def reduce(self, dense):
         return jnp.trace(dense, axis1=1, axis2=2)
