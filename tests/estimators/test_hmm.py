@@ -167,6 +167,18 @@ def test_manners(tmp_path):
     assert np.array_equal(CategoricalHMM.load(tmp_path / "model").emissionprob_, EMIT)
 
 
+def test_columns_may_be_told_by_hand():
+    """As scripts for hmmlearn do; a number that the means contradict is refused."""
+    model = GaussianHMM(2)
+    model.n_features = 3
+    model.startprob_, model.transmat_ = np.full(2, 0.5), np.full((2, 2), 0.5)
+    model.means_, model.covars_ = np.zeros((2, 3)), np.ones((2, 3))
+    model.n_features = 3
+    assert model.n_features == 3
+    with pytest.raises(BadInput, match="n_features"):
+        model.n_features = 2
+
+
 @pytest.mark.parametrize(
     ("change", "X", "lengths", "words"),
     [

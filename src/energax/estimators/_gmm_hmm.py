@@ -12,10 +12,10 @@ from ..energies._normal_prior import NormalPrior
 from ..energies._state_mixtures import Mixtures, TiedWithin
 from ..errors import BadInput
 from ._hmm import _CHAIN, COVARIANCES, as_covariance, check_covariance_type
-from ._hmm_base import HMMRecipe
+from ._hmm_base import Columns, HMMRecipe
 
 
-class GMMHMM(HMMRecipe):
+class GMMHMM(Columns, HMMRecipe):
     """A hidden Markov chain each of whose states is a mixture of `n_mix` Gaussians; NaN where missing.
 
     Args:
@@ -164,10 +164,6 @@ class GMMHMM(HMMRecipe):
 
     def _means(self):
         return np.einsum("km,kmd->kd", self.weights_, self.means_)
-
-    @property
-    def n_features(self) -> int:
-        return int(np.shape(self.means_)[-1])
 
     def _n_emission_parameters(self):
         k, m, d = np.shape(self.means_)

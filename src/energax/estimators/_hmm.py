@@ -13,7 +13,7 @@ from ..energies._normal_prior import NormalPrior
 from ..energies._poissons import Poissons
 from ..errors import BadInput
 from ..spaces import PositiveDefinite
-from ._hmm_base import HMMRecipe
+from ._hmm_base import Columns, HMMRecipe
 
 COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
 _CHAIN = {"s": ("startprob_", "initial"), "t": ("transmat_", "transition")}
@@ -127,7 +127,7 @@ class CategoricalHMM(HMMRecipe):
         return k * (m - 1)
 
 
-class GaussianHMM(HMMRecipe):
+class GaussianHMM(Columns, HMMRecipe):
     """A hidden Markov chain that shows real numbers, each state a Gaussian; NaN where missing.
 
     Args:
@@ -255,16 +255,12 @@ class GaussianHMM(HMMRecipe):
     def _means(self):
         return np.asarray(self.means_)
 
-    @property
-    def n_features(self) -> int:
-        return int(np.shape(self.means_)[-1])
-
     def _n_emission_parameters(self):
         k, d = np.shape(self.means_)
         return k * d + COVARIANCES[self.covariance_type].unit(k, d).n_free(k, d)
 
 
-class PoissonHMM(HMMRecipe):
+class PoissonHMM(Columns, HMMRecipe):
     """A hidden Markov chain that shows counts, each state with rates of its own; NaN where missing.
 
     Args:
@@ -338,10 +334,6 @@ class PoissonHMM(HMMRecipe):
 
     def _means(self):
         return np.asarray(self.lambdas_)
-
-    @property
-    def n_features(self) -> int:
-        return int(np.shape(self.lambdas_)[-1])
 
     def _n_emission_parameters(self):
         return int(np.size(self.lambdas_))

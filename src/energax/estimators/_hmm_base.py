@@ -374,5 +374,19 @@ class HMMRecipe(Recipe):
         return -2 * self.score(X, lengths) + self._n_parameters() * float(np.log(len(sequences.table)))
 
 
+class Columns:
+    """`n_features` of a model whose states have means: their columns. It may be set, to that number."""
+
+    @property
+    def n_features(self) -> int:
+        return int(np.shape(self._means())[-1])  # type: ignore[attr-defined]
+
+    @n_features.setter
+    def n_features(self, value: Any) -> None:
+        has_means = hasattr(self, "means_") or hasattr(self, "lambdas_")
+        if has_means and value != self.n_features:
+            raise BadInput("n_features", repr(value), f"{self.n_features}, the columns of the means")
+
+
 def _same(old: list[np.ndarray], new: list[np.ndarray]) -> bool:
     return all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(old, new, strict=True))
