@@ -12,7 +12,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src" / "energax"
 #: From the ground up. A module may import from its own layer and from those before it.
 LAYERS = (
     ("errors", "_version", "showing", "catalog"),
-    ("missing", "keys", "storage", "linalg", "fields", "vocabulary"),
+    ("missing", "keys", "storage", "linalg", "fusion", "fields", "vocabulary"),
     ("spaces",),
     ("finite", "estimate", "batch"),
     ("energy", "parameters"),

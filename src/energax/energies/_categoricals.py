@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import BadInput
+from ..fusion import apart
 from ..missing import is_masked, known
 from ..spaces import Categorical, Simplex, fixed, is_concrete, parameter
 from ._emission import Emission, shares
@@ -49,9 +50,7 @@ class Categoricals(Emission):
 
     def row_energies(self, *, x):
         value = jnp.asarray(known(x)).astype(jnp.int32)
-        # In a branch, which XLA does not fuse: else it takes the logarithm anew at every look-up.
-        never = jnp.any(jnp.isnan(self.probs))
-        table = -jnp.swapaxes(jax.lax.cond(never, jnp.negative, jnp.log, self.probs), -1, -2)
+        table = -jnp.swapaxes(apart(jnp.log, self.probs), -1, -2)  # else taken anew at every look-up
         if self.probs.ndim == 2:
             energies = table[value]
             return jnp.where(x.observed[:, None], energies, 0) if is_masked(x) else energies

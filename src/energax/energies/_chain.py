@@ -11,6 +11,7 @@ import numpy as np
 
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable
+from ..fusion import apart
 from ..graph import _markov as structure
 from ..infer import _recursions as recursions
 from ..infer._chain_methods import ForwardBackward
@@ -123,8 +124,9 @@ class HiddenChain(Energy):
         total: Any = 0
         if x is not None:
             n, steps = np.shape(known(x))[:2]
-            flat = jax.tree.map(lambda a: jnp.asarray(a).reshape(n * steps, *a.shape[2:]), x)
-            total = -self._row_energies(flat).reshape(n, steps, k)
+            # Step by step, as the recursions go: to turn it is then to turn small tables.
+            energies = apart(lambda _, rows: self._row_energies(rows), self.transition, _by_time(x))
+            total = -energies.reshape(steps, n, k).swapaxes(0, 1)
         if z is not None:
             here = jnp.asarray(known(z))[..., None] == jnp.arange(k)
             here = here | ~mask_of(z)[..., None] if is_masked(z) else here
@@ -272,9 +274,7 @@ class HiddenChain(Energy):
         return has_m_step(self.emission)
 
     def statistics(self, data, posterior):
-        states = posterior["states"]
-        flat = states.reshape(-1, states.shape[-1])
-        rows = jax.tree.map(lambda a: jnp.asarray(a).reshape(-1, *a.shape[2:]), data["x"])
+        flat, rows = _by_time(posterior["states"]), _by_time(data["x"])
         if self._by_steps(rows):
             complete = jnp.all(rows.observed.reshape(len(flat), -1), axis=1)
             rows, flat = rows.value, flat * complete[:, None].astype(flat.dtype)
@@ -322,6 +322,11 @@ class HiddenChain(Energy):
         for name in self.keeps:
             start = eqx.tree_at(lambda c: _at(c, name), start, _at(self, name))  # noqa: B023
         return start
+
+
+def _by_time(rows: Any) -> Any:
+    """All steps of all sequences in one table, the first ones first: (n, steps, …) → (steps · n, …)."""
+    return jax.tree.map(lambda a: jnp.swapaxes(jnp.asarray(a), 0, 1).reshape(-1, *a.shape[2:]), rows)
 
 
 def _at(module: Any, name: str) -> Any:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import BadInput
+from ..fusion import apart
 from ..linalg import cholesky, solve_lower
 from ..spaces import Positive, PositiveDefinite, parameter
 from ._missing_normal import marginal_energies, masked_moments
@@ -268,7 +269,7 @@ class Diagonal(Covariance):
         return k * d
 
     def row_energies(self, x, means):
-        squared = _squared_distances(x, means, self.variance)
+        squared = apart(lambda means, x, v: _squared_distances(x, means, v), means, x, self.variance)
         constant = 0.5 * jnp.log(self.variance).sum(1) + _half_log_two_pi(x.shape[-1], x.dtype)
         return (0.5 * squared + constant[:, None]).T
 
