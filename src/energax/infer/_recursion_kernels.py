@@ -42,8 +42,8 @@ def product(message: Any, matrix: Any) -> Any:
     return jnp.sum(message[:, None] * over_states(matrix, message), 0)
 
 
-def in_place(x: Any, step: Callable[[Any, Any], Any]) -> Any:
-    """x[t + 1] ← step(x[t], x[t + 1]) for every t in turn.
+def in_place(x: Any, step: Callable[[Any, Any], Any], *, backward: bool = False) -> Any:
+    """x[t + 1] ← step(x[t], x[t + 1]) for every t in turn; from the end x[t] ← step(x[t + 1], x[t]).
 
     One buffer, a window of two rows and a 32-bit counter: XLA then makes one native loop of it
     while a row is small (about 1 kB is touched in a step), at some 30 ns a step. A scan with
@@ -54,13 +54,16 @@ def in_place(x: Any, step: Callable[[Any, Any], Any]) -> Any:
         return x
     rest = (zero,) * (x.ndim - 1)
 
+    here, there = (1, 0) if backward else (0, 1)  # in the window of two
+
     def body(state):
         t, x = state
-        window = lax.dynamic_slice(x, (t, *rest), (2, *x.shape[1:]))
-        new = step(window[0], window[1])
-        return t + 1, lax.dynamic_update_slice(x, new[None], (t + 1, *rest))
+        window = lax.dynamic_slice(x, (t - here, *rest), (2, *x.shape[1:]))
+        new, to = step(window[here], window[there]), t + there - here
+        return to, lax.dynamic_update_slice(x, new[None], (to, *rest))
 
-    return lax.while_loop(lambda state: state[0] < last, body, (zero, x))[1]
+    goes_on = (lambda state: state[0] > 0) if backward else (lambda state: state[0] < last)
+    return lax.while_loop(goes_on, body, (zero + last * here, x))[1]
 
 
 def normalised(log_values: Any) -> tuple[Any, Any]:
@@ -148,7 +151,7 @@ def _backward(transition: Any, weight: Any) -> Any:
         return new * (1 / new.sum(0))
 
     ends_with = weight[-1] / weight[-1].sum(0)
-    return in_place(weight[::-1].at[0].set(ends_with), step)[::-1]
+    return in_place(weight.at[-1].set(ends_with), step, backward=True)
 
 
 def surely_exact(log_transition: Any, messages: Messages) -> Any:
