@@ -71,15 +71,10 @@ def grey_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def oracle():
-    """Energies that are tables, and brute force in NumPy: tests/oracle.py."""
-    import importlib.util
-    import sys
+    """Energies that are tables, and brute force in NumPy."""
+    import oracle
 
-    spec = importlib.util.spec_from_file_location("oracle", ROOT / "tests" / "oracle.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["oracle"] = module
-    spec.loader.exec_module(module)
-    return module
+    return oracle
 
 
 #: Folders and files that compile whole models: minutes that `make test-fast` leaves out.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
-
 import jax
 import jax.numpy as jnp
+import mixed
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -19,9 +17,6 @@ from energax.energies._linear_gaussian import LinearGaussian
 from energax.errors import BadInput, Intractable, Unsuitable
 from energax.learn import EM
 
-_spec = importlib.util.spec_from_file_location("mixed", pathlib.Path(__file__).with_name("mixed.py"))
-mixed = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(mixed)
 Joint, line_network, seen_in = mixed.Joint, mixed.line_network, mixed.seen_in
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import mixed
 import numpy as np
 import optax
 import pytest
@@ -20,9 +18,6 @@ from energax.energies._linear_gaussian import LinearGaussian
 from energax.learn import EM, Descent, NegativeLogLikelihood
 from energax.parameters import constrained_maximum, trainable
 
-_spec = importlib.util.spec_from_file_location("mixed", pathlib.Path(__file__).with_name("mixed.py"))
-mixed = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(mixed)
 Joint, line_network, seen_in = mixed.Joint, mixed.line_network, mixed.seen_in
 
 

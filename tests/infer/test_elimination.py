@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
-
+import brute
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,10 +12,6 @@ from hypothesis import strategies as st
 
 from energax.errors import BadInput, Intractable
 from energax.infer._elimination import eliminate
-
-_spec = importlib.util.spec_from_file_location("brute", pathlib.Path(__file__).with_name("brute.py"))
-brute = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(brute)
 
 
 @settings(max_examples=15)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import pathlib
 
+import brute
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +16,6 @@ from scipy.stats import chi2
 from energax.errors import BadInput, Intractable
 from energax.infer._factor_tables import hard_evidence, observe
 from energax.infer._junction import JunctionTree
-
-_spec = importlib.util.spec_from_file_location("brute", pathlib.Path(__file__).with_name("brute.py"))
-brute = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(brute)
 
 SMALL = st.sampled_from([1, 6, 1024])  # the core alone, both parts, the fringe alone
 

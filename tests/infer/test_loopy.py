@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
-
+import brute
 import jax
 import numpy as np
 import pytest
@@ -13,10 +11,6 @@ from hypothesis import strategies as st
 
 from energax.errors import BadInput
 from energax.infer._loopy import loopy
-
-_spec = importlib.util.spec_from_file_location("brute", pathlib.Path(__file__).with_name("brute.py"))
-brute = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(brute)
 
 
 @pytest.fixture(autouse=True)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
-
 import pytest
-
-_path = pathlib.Path(__file__).parents[1] / "infer" / "test_networks.py"
-_spec = importlib.util.spec_from_file_location("networks", _path)
-networks = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(networks)
+from competition import check_problem
 
 PROBLEMS = (
     *(f"DBN_{i}" for i in (11, 13, 15)),
@@ -26,4 +19,4 @@ PROBLEMS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_competition_problems(shared_data, name):
-    networks.check_problem(shared_data / "uai2014", name)
+    check_problem(shared_data / "uai2014", name)

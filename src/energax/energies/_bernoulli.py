@@ -8,14 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..energy import Energy
 from ..errors import BadInput
 from ..missing import is_masked, known
 from ..spaces import Binary, Categorical, Interval, parameter
+from ._emission import Emission
 from ._starts import random_sums, start_centers
 
 
-class Bernoullis(Energy):
+class Bernoullis(Emission):
     """e(x, z) = −Σ_j x_j log p_zj + (1 − x_j) log(1 − p_zj), x binary, z one of k.
 
     A missing coordinate is summed out by leaving its term away.
@@ -35,9 +35,6 @@ class Bernoullis(Energy):
     probs: jax.Array = parameter(Interval(0, 1))
     pseudocount: float = eqx.field(static=True, default=0.0)
 
-    marginalises = frozenset({"x"})
-    normalised = True
-
     def __init__(self, probs: Any, pseudocount: float = 0.0):
         probs = jnp.asarray(probs)
         if probs.ndim != 2:
@@ -50,13 +47,6 @@ class Bernoullis(Energy):
     def spaces(self):
         return {"x": Binary(self.probs.shape[-1]), "z": Categorical(self.probs.shape[-2])}
 
-    def __call__(self, *, x, z):
-        return self.energies(x=x)[z]
-
-    def energies(self, *, x):
-        """The energy of one example under every component, (k,)."""
-        return self.row_energies(x=jax.tree.map(lambda a: jnp.asarray(a)[None], x))[0]
-
     def row_energies(self, *, x):
         """The energies of many rows, (n, k)."""
         on, off = jnp.log(self.probs), jnp.log1p(-self.probs)
@@ -66,30 +56,14 @@ class Bernoullis(Energy):
             return -((value * seen) @ (on - off).T + seen @ off.T)
         return -(value @ (on - off).T + off.sum(1))
 
-    def log_partition(self):
-        """Σ_z Σ_x exp(−e) = k."""
-        return jnp.log(jnp.asarray(self.probs.shape[0], self.probs.dtype))
-
-    def conditional(self, name, **given):
+    def given_state(self, z):
         from numpyro.distributions import Bernoulli
-        from numpyro.distributions import Categorical as Choice
 
-        if name == "z":
-            return Choice(logits=-self.energies(**given))
-        return Bernoulli(probs=self.probs[given["z"]]).to_event(1)
+        return Bernoulli(probs=self.probs[z]).to_event(1)
 
-    def draw(self, key, **given):
-        choose, emit = jax.random.split(key)
-        if "z" in given:
-            z, drawn = given["z"], {}
-        else:
-            logits = -self.energies(**given) if given else jnp.zeros(self.probs.shape[0], self.probs.dtype)
-            z = jax.random.categorical(choose, logits)
-            drawn = {"z": z}
-        if "x" in given:
-            return drawn
-        uniform = jax.random.uniform(emit, self.probs.shape[1:], self.probs.dtype)
-        return {**drawn, "x": (uniform < self.probs[z]).astype(self.probs.dtype)}
+    def emit(self, key, z):
+        uniform = jax.random.uniform(key, self.probs.shape[1:], self.probs.dtype)
+        return (uniform < self.probs[z]).astype(self.probs.dtype)
 
     # -- EM ------------------------------------------------------------------------------
 

@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..energy import Energy
 from ..errors import BadInput
 from ..missing import is_masked, known, mask_of
 from ..spaces import Categorical, Real, declared, is_concrete
 from ._covariance import Covariance, Full
+from ._emission import Emission
 from ._missing_normal import expected_rows
 from ._normal_prior import NormalPrior
 from ._starts import START_NAMES, column_moments, hard_sums, random_sums, start_centers
 
 
-class Gaussians(Energy):
+class Gaussians(Emission):
     """e(x, z) = −log N(x; μ_z, Σ_z), x real, z one of k.
 
     Coordinates missing from x are integrated out exactly, each row by its own pattern; EM then
@@ -44,9 +44,6 @@ class Gaussians(Energy):
     start: str = eqx.field(static=True, default="kmeans")
     prior: NormalPrior | None = None
 
-    marginalises = frozenset({"x"})
-    normalised = True
-
     def __init__(self, means: Any, covariance: Any, start: str = "kmeans", prior: NormalPrior | None = None):
         means = jnp.asarray(means)
         if means.ndim != 2:
@@ -66,44 +63,23 @@ class Gaussians(Energy):
     def spaces(self):
         return {"x": Real(self.means.shape[-1]), "z": Categorical(self.means.shape[-2])}
 
-    def __call__(self, *, x, z):
-        return self.energies(x=x)[z]
-
-    def energies(self, *, x):
-        """The energy of one example under every component, (k,)."""
-        return self.row_energies(x=jax.tree.map(lambda a: jnp.asarray(a)[None], x))[0]
-
     def row_energies(self, *, x):
         """The energies of many rows, (n, k)."""
         if is_masked(x):
             return self.covariance.masked_row_energies(x.value, x.observed, self.means)
         return self.covariance.row_energies(x, self.means)
 
-    def log_partition(self):
-        """Σ_z ∫ exp(−e) dx = k."""
-        return jnp.log(jnp.asarray(self.means.shape[0], self.means.dtype))
-
-    def conditional(self, name, **given):
-        from numpyro.distributions import Categorical as Choice
+    def given_state(self, z):
         from numpyro.distributions import MultivariateNormal
 
-        if name == "z":
-            return Choice(logits=-self.energies(**given))
-        z = given["z"]
-        return MultivariateNormal(self.means[z], scale_tril=self.covariance.factor(z, self.means.shape[-1]))
+        return MultivariateNormal(self.means[z], scale_tril=self._factor(z))
 
-    def draw(self, key, **given):
-        choose, emit = jax.random.split(key)
-        if "z" in given:
-            z, drawn = given["z"], {}
-        else:
-            logits = -self.energies(**given) if given else jnp.zeros(self.means.shape[0], self.means.dtype)
-            z = jax.random.categorical(choose, logits)
-            drawn = {"z": z}
-        if "x" in given:
-            return drawn
-        noise = jax.random.normal(emit, self.means.shape[1:], self.means.dtype)
-        return {**drawn, "x": self.means[z] + self.covariance.factor(z, self.means.shape[-1]) @ noise}
+    def emit(self, key, z):
+        noise = jax.random.normal(key, self.means.shape[1:], self.means.dtype)
+        return self.means[z] + self._factor(z) @ noise
+
+    def _factor(self, z: Any) -> Any:
+        return self.covariance.factor(z, self.means.shape[-1])
 
     # -- EM ------------------------------------------------------------------------------
 
