@@ -10,6 +10,7 @@ import numpy as np
 from .case import Case
 
 K, SYMBOLS, LONG, MANY, SHORT = 8, 20, 10_000, 1000, 100
+SYMBOL_OPTIONS: dict[str, Any] = {"implementation": "scaling", "n_features": SYMBOLS}
 #: A fit of ten iterations is short enough for what any fit costs (some 5 ms here) to weigh in it.
 ITERATIONS, MORE_ITERATIONS = 10, 50
 
@@ -75,8 +76,7 @@ def cases() -> list[Case]:
     from energax import estimators as ours
 
     X, shown = symbols(LONG), points(LONG)
-    symbol_options = {"implementation": "scaling", "n_features": SYMBOLS}
-    categorical = (ours.CategoricalHMM, theirs.CategoricalHMM, symbol_options, parameters(), _start())
+    categorical = (ours.CategoricalHMM, theirs.CategoricalHMM, SYMBOL_OPTIONS, parameters(), _start())
     gaussian = (
         ours.GaussianHMM,
         theirs.GaussianHMM,
@@ -223,8 +223,7 @@ def _dynamax_learned(X) -> list[Case]:
     def cases_of(told, rows, lengths, length):
         emissions = jnp.asarray(rows.reshape(-1, length, 1))
         name = f"HMM Baum-Welch, {K} states, {told}, {ITERATIONS} iterations, float32"
-        options = {"implementation": "scaling", "n_features": SYMBOLS}
-        ours = _fitted(Ours, options, _start(), rows.astype(np.float32), lengths, ITERATIONS)
+        ours = _fitted(Ours, SYMBOL_OPTIONS, _start(), rows.astype(np.float32), lengths, ITERATIONS)
         return [
             Case(name, ours, lambda: em(emissions), peer="dynamax", target=1 / 10, quality=fits),
             Case(

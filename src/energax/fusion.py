@@ -20,4 +20,4 @@ def apart(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     """
     like = jax.eval_shape(function, first, *others)
     nothing = lambda *_: jnp.full(like.shape, jnp.nan, like.dtype)
-    return jax.lax.cond(jnp.isnan(jnp.ravel(first)[0]), nothing, function, first, *others)
+    return jax.lax.cond(jnp.isnan(jnp.ravel(first)[:1]).any(), nothing, function, first, *others)

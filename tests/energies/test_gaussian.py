@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from energax import BadInput, Masked, Mixture, fit
 from energax.energies import Bernoullis, Diagonal, Full, Gaussians, Spherical, Tied
@@ -215,3 +215,17 @@ def test_bernoullis_sum_to_one_and_leave_missing_bits_out(rng):
     half = Masked(jnp.array([[1.0, 0.0, 0.0]]), jnp.array([[True, False, True]]))
     both = b.row_energies(x=jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
     np.testing.assert_allclose(b.row_energies(x=half)[0], -jax.nn.logsumexp(-both, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("d", [0, 2, 33])
+@pytest.mark.parametrize("kind", [Diagonal, Spherical])
+def test_few_columns_many_or_none_have_the_same_density(kind, d):
+    """The sum over columns is written out for some numbers of them, and not for others."""
+    rng = np.random.default_rng(d)
+    x, means = rng.normal(size=(5, d)), rng.normal(size=(3, d))
+    variance = rng.uniform(0.5, 2, size=(3, d) if kind is Diagonal else 3)
+    each = variance if kind is Diagonal else np.repeat(variance[:, None], d, 1)
+    wanted = -norm.logpdf(x[:, None], means, np.sqrt(each)).sum(2)
+    with jax.enable_x64(True):
+        found = kind(jnp.asarray(variance)).row_energies(jnp.asarray(x), jnp.asarray(means))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)

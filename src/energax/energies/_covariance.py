@@ -84,7 +84,7 @@ class Covariance(eqx.Module):
         return first, self.reduce(second)
 
 
-_WRITTEN_OUT = 32  # columns
+_WRITTEN_OUT = 32  # columns at most
 
 
 def _tiny(dtype: Any) -> Any:
@@ -136,7 +136,7 @@ def _squared_distances(x: Any, means: Any, variance: Any = None) -> Any:
         squared = jnp.square(x[:, j] - means[:, j, None])
         return squared if variance is None else squared / variance[:, j, None]
 
-    if x.shape[1] > _WRITTEN_OUT:
+    if not 0 < x.shape[1] <= _WRITTEN_OUT:
         squared = jnp.square(x.T - means[:, :, None])
         return (squared if variance is None else squared / variance[:, :, None]).sum(1)
     terms = [term(j) for j in range(x.shape[1])]

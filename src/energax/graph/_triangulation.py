@@ -13,7 +13,7 @@ import dataclasses
 import heapq
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
@@ -298,23 +298,11 @@ def _eliminate(
         del keys[v]
         around, bit = near[v], 1 << v
         run.cliques[v] = around | bit
-        touched = around
         for u in _bits(around):
             near[u] ^= bit
             if by_fill:  # v's own missing edges no longer count
                 missing[u] -= value[v] * measure(near[u] & ~around)
-        for a in _bits(around):
-            for b in _bits((around & ~near[a]) >> (a + 1) << (a + 1)):
-                run.added.append((a, b))
-                if by_fill:
-                    common = near[a] & near[b]
-                    touched |= common
-                    for w in _bits(common):
-                        missing[w] -= value[a] * value[b]
-                    missing[a] += value[b] * measure(near[a] & ~near[b])
-                    missing[b] += value[a] * measure(near[b] & ~near[a])
-                near[a] |= 1 << b
-                near[b] |= 1 << a
+        touched = _join(run, around, missing if by_fill else None, value, measure)
         for u in _bits(around):
             tables[u] = weight(u)
         for u in _bits(touched):
@@ -323,6 +311,26 @@ def _eliminate(
                 keys[u] = new
                 heapq.heappush(heap, new)
     return run
+
+
+def _join(
+    run: _Run, around: int, missing: list[int] | None, value: list[int], measure: Callable[[int], int]
+) -> int:
+    """All nodes `around` made neighbours, `missing` kept up to date; → the nodes whose keys may change."""
+    near, touched = run.near, around
+    for a in _bits(around):
+        for b in _bits((around & ~near[a]) >> (a + 1) << (a + 1)):
+            run.added.append((a, b))
+            if missing is not None:
+                common = near[a] & near[b]
+                touched |= common
+                for w in _bits(common):
+                    missing[w] -= value[a] * value[b]
+                missing[a] += value[b] * measure(near[a] & ~near[b])
+                missing[b] += value[a] * measure(near[b] & ~near[a])
+            near[a] |= 1 << b
+            near[b] |= 1 << a
+    return touched
 
 
 def _maximal(cliques: dict[int, int]) -> list[int]:
