@@ -56,7 +56,7 @@ def test_hard_statistics_are_those_of_one_hot_posteriors(masked):
         c = Centroids(jnp.asarray(rng.normal(size=(4, 3))))
         energies = c.row_energies(**rows)
         chosen = jax.nn.one_hot(energies.argmin(1), 4, dtype=x.dtype) * weight[:, None]
-        statistics, objective = c.hard_statistics(rows, weight)
+        statistics, objective = c.expected_statistics(rows, weight, 0)
         assert objective == pytest.approx(-float(energies.min(1) @ weight))
         for name, value in c.statistics(rows, chosen).items():
             np.testing.assert_allclose(statistics[name], value, atol=1e-12)

@@ -103,7 +103,7 @@ def test_ragged_rows_are_each_as_if_alone(kind):
         args = logs(pi, A, b)
         whole = r.smoothed(*args, lengths=lengths, kind=kind)
         paths, values = r.viterbi(*args, lengths=lengths, kind=kind)
-        evidence, _ = r.filtered(*args, lengths=lengths, kind=kind)
+        evidence, _ = r.filtered(*args, kind=kind)
         for i, n in enumerate(lengths):
             alone = oracle(pi, A, b[i, :n])
             np.testing.assert_allclose(whole.log_likelihood[i], alone[0], rtol=1e-12)

@@ -57,6 +57,14 @@ class Categoricals(Emission):
         energies = jax.vmap(lambda t, v: t[v], (0, 1), 1)(table, value)  # (n, columns, k)
         return (jnp.where(x.observed[..., None], energies, 0) if is_masked(x) else energies).sum(1)
 
+    def coded(self, *, x):
+        if self.probs.ndim > 2:
+            return None
+        value, m = jnp.asarray(known(x)).astype(jnp.int32), self.probs.shape[-1]
+        unseen = jnp.zeros((1, len(self.probs)), self.probs.dtype)
+        table = jnp.concatenate([-jnp.log(self.probs).T, unseen])
+        return table, jnp.where(x.observed, value, m) if is_masked(x) else value
+
     def emit(self, key, z):
         logits = jnp.log(self.probs[..., z, :])
         return jax.random.categorical(key, logits).astype(self.spaces["x"].jax_dtype)

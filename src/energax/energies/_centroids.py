@@ -81,8 +81,10 @@ class Centroids(Energy):
             count, total = posterior.sum(0)[:, None], posterior.T @ value
         return {"count": count, "first": total - count * (self.centers - middle)}
 
-    def hard_statistics(self, data, weight):
+    def expected_statistics(self, data, weight, temperature):
         """`statistics` when each row belongs to its nearest centre, and the sum of −min e, in one go."""
+        if not (isinstance(temperature, int | float) and temperature == 0):
+            return None
         count, first, loss = nearest_sums(self.centers, data, weight)
         return {"count": count, "first": first}, -loss
 

@@ -133,6 +133,16 @@ class HiddenChain(Energy):
             total = total + jnp.where(here, 0, -jnp.inf).astype(dtype)
         return jnp.asarray(total, dtype)
 
+    def seen(self, x: Any = None, z: Any = None) -> Any:
+        """The same for sums over paths: coded where the emission has few different rows."""
+        coded = getattr(self.emission, "coded", None)
+        if x is None or z is not None or coded is None:
+            return self.log_likelihoods(x, z)
+        found = coded(x=x)
+        if found is None or len(found[0]) > found[1].size:
+            return self.log_likelihoods(x)
+        return recursions.Coded(-found[0].astype(self.transition.dtype), found[1])
+
     def _row_energies(self, x: Any) -> Any:
         emission = self.emission
         value, seen = (x.value, x.observed) if self._by_steps(x) else (x, None)
@@ -242,20 +252,30 @@ class HiddenChain(Energy):
 
     # -- EM: Baum and Welch -----------------------------------------------------------------------
 
-    def expectations(self, rows: Any, temperature: Any = 1.0) -> tuple[Any, Any]:
+    def expected_statistics(self, rows, weight, temperature):
+        """Sums over rows that count so much, and of their log p(x): all transitions by one product."""
+        if isinstance(temperature, int | float) and temperature == 0:
+            return None
+        posterior, objective = self.expectations(rows, temperature, weight.astype(self.transition.dtype))
+        return self.statistics(rows, posterior), jnp.sum(weight * jnp.where(weight > 0, objective, 0))
+
+    def expectations(self, rows: Any, temperature: Any = 1.0, weight: Any = None) -> tuple[Any, Any]:
         """(first states, transitions and states expected of every row, their log p(x) and known z).
 
-        At temperature 0 of the best path alone (Viterbi training), and at another T of p^(1/T).
+        At temperature 0 of the best path alone (Viterbi training), and at another T of p^(1/T). With a
+        weight for every row they count so much, and transitions are those of all rows, (1, k, k).
         """
         lengths = self.steps_seen(rows)
         log_initial, log_transition = self.logs()
-        likelihood = self.log_likelihoods(**{k: v for k, v in rows.items() if k in ("x", "z")})
+        given = {k: v for k, v in rows.items() if k in ("x", "z")}
         if isinstance(temperature, int | float) and temperature == 0:
-            return self._best(log_initial, log_transition, likelihood, lengths)
-        if not (isinstance(temperature, int | float) and temperature == 1):
-            parts = (log_initial / temperature, log_transition / temperature, likelihood / temperature)
-            log_initial, log_transition, likelihood = parts
-        found = recursions.smoothed(log_initial, log_transition, likelihood, lengths=lengths)
+            return self._best(log_initial, log_transition, self.log_likelihoods(**given), lengths)
+        if isinstance(temperature, int | float) and temperature == 1:
+            parts = log_initial, log_transition, self.seen(**given)
+        else:
+            likelihood = self.log_likelihoods(**given)
+            parts = log_initial / temperature, log_transition / temperature, likelihood / temperature
+        found = recursions.smoothed(*parts, lengths=lengths, weight=weight)
         posterior = {"first": found.first, "pairs": found.pairs, "states": found.states}
         return posterior, temperature * found.log_likelihood
 

@@ -31,6 +31,10 @@ class Emission(Energy):
     def row_energies(self, *, x: Any) -> Any:
         """−log p(x | z) of many rows, (n, k); `x` may be `Masked`."""
 
+    def coded(self, *, x: Any) -> tuple[Any, Any] | None:
+        """(energies of all rows there can be, (m, k); which of them each row of x is), if they are few."""
+        return None
+
     @abstractmethod
     def emit(self, key: Any, z: Any) -> Any:
         """A draw of x given z."""

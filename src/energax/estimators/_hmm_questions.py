@@ -37,6 +37,13 @@ class Forecast(NamedTuple):
     mean: np.ndarray
 
 
+def _sums(chain: Any, x: Any, ends: Any) -> tuple[Any, Any, Any]:
+    """What sums over paths are made of: steps past an end say nothing."""
+    if ends is None:
+        return (*chain.logs(), chain.seen(jax.tree.map(jnp.asarray, x)))
+    return _parts(chain, x, ends)
+
+
 def _parts(chain: Any, x: Any, ends: Any) -> tuple[Any, Any, Any]:
     likelihood = chain.log_likelihoods(jax.tree.map(jnp.asarray, x))
     if ends is not None:
@@ -68,13 +75,13 @@ def taken_apart(chain: Any) -> tuple[Any, Any]:
 @Question
 def evidence(chain, x, ends):
     """log p(x) of every row."""
-    return recursions.log_evidence(*_parts(chain, x, ends))
+    return recursions.log_evidence(*_sums(chain, x, ends))
 
 
 @Question
 def smoothed(chain, x, ends):
     """The same, and p(z_t | x)."""
-    found = recursions.smoothed(*_parts(chain, x, ends), lengths=ends)
+    found = recursions.smoothed(*_sums(chain, x, ends), lengths=ends)
     return found.log_likelihood, found.states
 
 

@@ -159,7 +159,7 @@ def _parts(rows, energy):
 
 
 def _evidence(rows, energy):
-    return recursions.log_evidence(*_parts(rows, energy))
+    return recursions.log_evidence(*energy.logs(), energy.seen(**jax.tree.map(jnp.asarray, rows)))
 
 
 def _filtered_sums(rows, energy):
@@ -169,7 +169,7 @@ def _filtered_sums(rows, energy):
 
 
 def _states(rows, energy):
-    return recursions.smoothed(*_parts(rows, energy)).states
+    return recursions.smoothed(*energy.logs(), energy.seen(**jax.tree.map(jnp.asarray, rows))).states
 
 
 def _pairs(rows, energy):

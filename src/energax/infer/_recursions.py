@@ -1,13 +1,14 @@
 """Hidden Markov chains as arrays: forward, backward, smoothing, best paths, sampled paths.
 
 Nothing here knows a model. Every function takes log π (k,), log A (k, k) and log p(x_t | z_t):
-(steps, k) of one sequence, or (n, steps, k) of many; answers have the same leading axes. A
-missing observation is a row of zeros. `lengths` (n,) says where sequences that are padded at their end
-really end; steps past an end should be rows of zeros too.
+(steps, k) of one sequence, or (n, steps, k) of many, where sums are asked also `Coded`; answers have
+the same leading axes. A missing observation is a row of zeros. `lengths` (n,) says where sequences that
+are padded at their end really end; steps past an end are rows of zeros too.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,7 +20,6 @@ from ._recursion_kernels import (
     FUSED_STATES,
     Messages,
     associative,
-    finite_max,
     in_logs,
     in_place,
     log_messages,
@@ -28,8 +28,10 @@ from ._recursion_kernels import (
     rescued,
     scaled,
     scaled_evidence,
+    sums,
     surely_exact,
 )
+from ._seen import Coded, Seen, as_rows, finite_max, in_lanes, laid_out
 
 Kind = Literal["scaled", "log", "associative"]
 _KINDS = ("scaled", "log", "associative")
@@ -57,52 +59,47 @@ def kind_for(k: int, steps: int, lanes: int = 1, backend: str | None = None) -> 
     return "associative" if parallel else "scaled"
 
 
-# -- layout: sequences become lanes of time-major arrays ----------------------------------------------
-
-
-def _lanes(log_likelihood: Any, ragged: bool = False) -> tuple[Any, bool]:
-    """(steps, k) as it is, and many rows (or one that ends early, if `ragged`) as (steps, k, n)."""
-    many = log_likelihood.ndim == 3 and (log_likelihood.shape[0] > 1 or ragged)
-    if many:
-        # Turned once and for all: fused into all that reads it, it would be turned in each of them.
-        return lax.optimization_barrier(jnp.transpose(log_likelihood, (1, 2, 0))), True
-    return log_likelihood.reshape(log_likelihood.shape[-2:]), False
-
-
-def _rows(values: Any, like: Any, many: bool) -> Any:
-    """The inverse, for values with lanes last."""
-    if many:
-        return jnp.moveaxis(values, -1, 0)
-    return values[None] if like.ndim == 3 else values
-
-
-def _weights_of_steps(steps: int, lengths: Any, many: bool, dtype: Any) -> Any:
-    """1 for steps of a sequence, 0 past its end: (steps,) or (steps, n); None if all count."""
-    if lengths is None:
+def _weights_of_steps(seen: Seen, lengths: Any, weight: Any, many: bool) -> Any:
+    """How much each step counts, 0 past an end: (steps,) or (steps, n); None if all count as one."""
+    if lengths is None and weight is None:
         return None
-    lengths = jnp.asarray(lengths).reshape(-1)
-    counts = jnp.arange(steps)[:, None] < lengths
-    return (counts if many else counts[:, 0]).astype(dtype)
+    steps = seen.shape[0]
+    counts = jnp.ones((steps, 1), bool)
+    if lengths is not None:
+        counts = jnp.arange(steps)[:, None] < jnp.asarray(lengths).reshape(-1)
+    if weight is not None:
+        counts = jnp.where(counts, jnp.asarray(weight).reshape(-1), 0)
+    return counts if many else counts[:, 0]
 
 
-def _checked_kind(kind: Kind | None, x: Any) -> Kind:
+def _times(weight: Any, values: Any) -> Any:
+    """What counts for nothing may hold anything."""
+    return jnp.where(weight > 0, weight.astype(values.dtype) * values, 0)
+
+
+def _checked_kind(kind: Kind | None, k: int, steps: int, lanes: int) -> Kind:
     if kind is None:
-        return kind_for(x.shape[1], x.shape[0], x[0, 0].size)
+        return kind_for(k, steps, lanes)
     if kind not in _KINDS:
         raise BadInput("kind", repr(kind), f"one of {', '.join(map(repr, _KINDS))}")
     return kind
 
 
-def _answered(log_initial, log_transition, x, kind: Kind | None, both: bool, answer, in_logarithms) -> Any:
+def _kind_of_sums(kind: Kind | None, seen: Seen) -> Kind:
+    steps, *lanes, k = seen.shape
+    return _checked_kind(kind, k, steps, math.prod(lanes))
+
+
+def _answered(log_initial, log_transition, seen: Seen, kind: Kind | None, both: bool, answer, by_logs) -> Any:
     """answer(messages) of the chosen kind, and what the logarithms say wherever that would be inexact."""
-    kind = _checked_kind(kind, x)
+    kind = _kind_of_sums(kind, seen)
     if kind == "log":
-        return in_logarithms()
-    messages = (scaled if kind == "scaled" else associative)(log_initial, log_transition, x, both)
+        return by_logs()
+    messages = (scaled if kind == "scaled" else associative)(log_initial, log_transition, seen, both)
 
     def careful(found):
-        good = lost_nothing(log_transition, x, messages, both)
-        return lax.cond(good, lambda: found, in_logarithms)
+        spelled_out = jnp.moveaxis(seen.log(), 1, -1)
+        return lax.cond(lost_nothing(log_transition, spelled_out, messages), lambda: found, by_logs)
 
     return rescued(surely_exact(log_transition, messages), answer(messages), careful)
 
@@ -111,7 +108,7 @@ def _answered(log_initial, log_transition, x, kind: Kind | None, both: bool, ans
 
 
 def filtered(
-    log_initial: Any, log_transition: Any, log_likelihood: Any, *, lengths: Any = None, kind: Any = None
+    log_initial: Any, log_transition: Any, log_likelihood: Any, *, kind: Any = None
 ) -> tuple[Any, Any]:
     """(log p(x), p(z_t | x_1 … x_t) of every step).
 
@@ -119,20 +116,15 @@ def filtered(
     >>> filtered(*coin, jnp.log(jnp.array([[0.9, 0.2], [0.9, 0.2]])))[1][:, 0].tolist()    # the umbrella
     [0.8181..., 0.8833...]
     """
-    x, many = _lanes(log_likelihood)
-    counts = _weights_of_steps(x.shape[0], lengths, many, x.dtype)
-
-    total, states = _filtered(log_initial, log_transition, x, counts, kind)
-    return _rows(total, log_likelihood, many), _rows(states, log_likelihood, many)
+    seen, many = laid_out(log_likelihood)
+    total, states = _filtered(log_initial, log_transition, seen, kind)
+    return as_rows(total, log_likelihood, many, 0), as_rows(states, log_likelihood, many, 1)
 
 
-def _filtered(log_initial, log_transition, x, counts, kind) -> tuple[Any, Any]:
-    def answer(messages):
-        terms = messages.log_scale if counts is None else jnp.where(counts > 0, messages.log_scale, 0)
-        return terms.sum(0), messages.filtered
-
-    by_logs = lambda: answer(in_logs(log_initial, log_transition, x, False))
-    return _answered(log_initial, log_transition, x, kind, False, answer, by_logs)
+def _filtered(log_initial, log_transition, seen: Seen, kind) -> tuple[Any, Any]:
+    answer = lambda messages: (messages.total, messages.ahead / sums(messages.ahead))
+    by_logs = lambda: answer(in_logs(log_initial, log_transition, seen.log()))
+    return _answered(log_initial, log_transition, seen, kind, False, answer, by_logs)
 
 
 @jax.custom_vjp
@@ -141,23 +133,26 @@ def log_evidence(log_initial: Any, log_transition: Any, log_likelihood: Any) -> 
 
     Steps past an end that are rows of zeros change nothing, since transitions sum to one.
     """
-    x, many = _lanes(log_likelihood)
-    if _checked_kind(None, x) != "scaled":
+    seen, many = laid_out(log_likelihood)
+    if _kind_of_sums(None, seen) != "scaled":
         return filtered(log_initial, log_transition, log_likelihood)[0]
-    total, good = scaled_evidence(log_initial, log_transition, x)
-    whole = lambda _: _filtered(log_initial, log_transition, x, None, "scaled")[0]
-    return _rows(rescued(good, total, whole), log_likelihood, many)
+    total, good = scaled_evidence(log_initial, log_transition, seen)
+    whole = lambda _: _filtered(log_initial, log_transition, seen, "scaled")[0]
+    return as_rows(rescued(good, total, whole), log_likelihood, many, 0)
 
 
 def _evidence_forward(log_initial, log_transition, log_likelihood):
     found = smoothed(log_initial, log_transition, log_likelihood)
-    return found.log_likelihood, found
+    return found.log_likelihood, (found, log_likelihood if isinstance(log_likelihood, Coded) else None)
 
 
-def _evidence_backward(found, slope):
+def _evidence_backward(kept, slope):
+    found, coded = kept
     many = found.states.ndim == 3
     weigh = lambda a: (slope.reshape(*slope.shape, *(1,) * (a.ndim - slope.ndim)) * a) if many else slope * a
     first, pairs, states = map(weigh, (found.first, found.pairs, found.states))
+    if coded is not None:
+        states = Coded(jnp.zeros_like(coded.table).at[coded.codes].add(states), None)
     return (first.sum(0), pairs.sum(0), states) if many else (first, pairs, states)
 
 
@@ -165,9 +160,18 @@ log_evidence.defvjp(_evidence_forward, _evidence_backward)
 
 
 def smoothed(
-    log_initial: Any, log_transition: Any, log_likelihood: Any, *, lengths: Any = None, kind: Any = None
+    log_initial: Any,
+    log_transition: Any,
+    log_likelihood: Any,
+    *,
+    lengths: Any = None,
+    weight: Any = None,
+    kind: Any = None,
 ) -> Smoothed:
     """Forward and backward: what Baum-Welch and posterior decoding are made of.
+
+    With a `weight` (n,) for every sequence its states and transitions count so much, and transitions are
+    summed over sequences too, (1, k, k), which one product does.
 
     Memory is O(steps · k): pairs are summed over steps as they come. The scaled recursion is
     used where it loses nothing, and the one in logarithms elsewhere.
@@ -175,41 +179,31 @@ def smoothed(
     Baum, Petrie, Soules and Weiss (1970), A maximization technique occurring in the statistical
     analysis of probabilistic functions of Markov chains.
     """
-    x, many = _lanes(log_likelihood)
-    counts = _weights_of_steps(x.shape[0], lengths, many, x.dtype)
-    by_logs = lambda: _summed_in_logs(log_initial, log_transition, x, counts)
-    answer = lambda messages: _summed(log_transition, x, messages, counts)
-    found = _answered(log_initial, log_transition, x, kind, True, answer, by_logs)
-    return Smoothed(*(_rows(part, log_likelihood, many) for part in found))
+    seen, many = laid_out(log_likelihood)
+    counts, pooled = _weights_of_steps(seen, lengths, weight, many), many and weight is not None
+    by_logs = lambda: _summed_in_logs(log_initial, log_transition, seen.log(), counts, pooled)
+    answer = lambda messages: _summed(log_transition, messages, counts, pooled)
+    found = _answered(log_initial, log_transition, seen, kind, True, answer, by_logs)
+    places = Smoothed(0, 0, 0, 1)
+    return Smoothed(*(as_rows(a, log_likelihood, many, at) for a, at in zip(found, places, strict=True)))
 
 
-def _summed(log_transition, x, messages: Messages, counts) -> Smoothed:
+def _summed(log_transition, messages: Messages, counts, pooled: bool) -> Smoothed:
     """γ and Σ ξ of messages: with v_t the onward one, p(z_t, z_{t+1} | x) ∝ α_t A v_{t+1}."""
-    ahead, onward = messages.filtered, messages.onward
-    transition = jnp.exp(log_transition)
-    after = _stepped_back(transition, onward[1:])
-    back = jnp.concatenate([after, jnp.ones_like(onward[:1])])
-    states = ahead * back
-    total = states.sum(1)
-    states = states / total[:, None]
-    terms = messages.log_scale
-    share = ahead[:-1] / total[:-1, None]
-    if counts is not None:
-        terms = jnp.where(counts > 0, terms, 0)
-        states, share = states * counts[:, None], share * counts[1:, None]
-    pairs = over_states(transition, x[0]) * jnp.einsum("ti...,tj...->ij...", share, onward[1:])
-    return Smoothed(terms.sum(0), states[0], pairs, states)
+    ahead = messages.ahead
+    states = ahead * messages.after
+    counts = jnp.ones((), ahead.dtype) if counts is None else counts[..., None].astype(ahead.dtype)
+    total, onward = sums(states), messages.onward[1:]
+    share = ahead[:-1] * ((counts[1:] if counts.ndim else counts) / total[:-1])
+    states = states * (counts / total)
+    if pooled:
+        share, onward = (a.reshape(-1, a.shape[-1]) for a in (share, onward))
+    joined = jnp.einsum("t...i,t...j->...ij", share, onward, precision="highest")
+    joined = joined[None] if pooled else joined
+    return Smoothed(messages.total, states[0], jnp.exp(log_transition) * joined, states)
 
 
-def _stepped_back(transition: Any, onward: Any) -> Any:
-    """Σ_j A_ij v_tj of every step; for lanes written out, which is quicker than so thin a product."""
-    if onward.ndim == 2 or len(transition) > FUSED_STATES:
-        return jnp.einsum("ij,tj...->ti...", transition, onward)
-    terms = [column[:, None] * onward[:, j, None] for j, column in enumerate(transition.T)]
-    return sum(terms[1:], terms[0])
-
-
-def _summed_in_logs(log_initial, log_transition, x, counts) -> Smoothed:
+def _summed_in_logs(log_initial, log_transition, x, counts, pooled: bool) -> Smoothed:
     ahead, top, onward = log_messages(log_initial, log_transition, x)
     across = over_states(log_transition, x[0])
     weight = jnp.ones((x.shape[0], *x.shape[2:]), x.dtype) if counts is None else counts
@@ -222,12 +216,14 @@ def _summed_in_logs(log_initial, log_transition, x, counts) -> Smoothed:
         terms = jnp.exp(terms - finite_max(terms.reshape(-1, *terms.shape[2:]), 0))
         sums = terms.sum((0, 1))
         terms = terms / jnp.where(sums > 0, sums, 1)
-        return totals + terms * counted, terms.sum(1)
+        return totals + _times(counted, terms), jnp.moveaxis(terms.sum(1), 0, -1)
 
     none = jnp.zeros((x.shape[1], *x.shape[1:]), x.dtype)
     pairs, before = lax.scan(pairs_at, none, (ahead[:-1], onward[1:], weight[1:]))
-    states = jnp.concatenate([before, jax.nn.softmax(ahead[-1:], axis=1)])
-    return Smoothed(total, states[0] * weight[0], pairs, states * weight[:, None])
+    last = jnp.moveaxis(jax.nn.softmax(ahead[-1:], axis=1), 1, -1)
+    states = _times(weight[..., None], jnp.concatenate([before, last]))
+    pairs = jnp.moveaxis(pairs.sum(2, keepdims=True) if pooled else pairs, (0, 1), (-2, -1))
+    return Smoothed(total, states[0], pairs, states)
 
 
 def pairwise(log_initial: Any, log_transition: Any, log_likelihood: Any, *, kind: Any = None) -> Any:
@@ -255,11 +251,11 @@ def viterbi(
     >>> viterbi(*coin, jnp.log(jnp.array([[0.9, 0.2], [0.9, 0.2], [0.1, 0.8]])))[0]
     Array([0, 0, 1], dtype=int32)
     """
-    x, many = _lanes(log_likelihood, lengths is not None)
-    best = _max_pass(log_initial, log_transition, x, lengths, _checked_kind(kind, x))
-    parallel = _checked_kind(kind, x) == "associative"
+    x, many = in_lanes(log_likelihood, lengths is not None)
+    kind = _checked_kind(kind, x.shape[1], x.shape[0], x[0, 0].size)
+    best, parallel = _max_pass(log_initial, log_transition, x, lengths, kind), kind == "associative"
     states, value = _traced_back(log_transition, best, lengths if many else None, x, parallel)
-    return _rows(states, log_likelihood, many), _rows(value, log_likelihood, many)
+    return as_rows(states, log_likelihood, many, 1), as_rows(value, log_likelihood, many, 0)
 
 
 def _max_pass(log_initial, log_transition, x, lengths, kind) -> Any:

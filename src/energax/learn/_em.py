@@ -152,13 +152,16 @@ class EM(Learner):
         return EMState(statistics, energy, *none)
 
     def _expect(self, energy, batch):
-        """Σ over rows of the expected statistics, and of the objective."""
+        """Σ over rows of the expected statistics, and of the objective.
 
-        cold = isinstance(self.temperature, (int, float)) and self.temperature == 0
+        An energy that has such sums without a posterior of every row says so: `expected_statistics`.
+        """
+        at_once = getattr(energy, "expected_statistics", lambda *_: None)
 
         def chunk(rows, weight):
-            if cold and hasattr(energy, "hard_statistics"):
-                statistics, objective = energy.hard_statistics(rows, weight)
+            found = at_once(rows, weight, self.temperature)
+            if found is not None:
+                statistics, objective = found
                 return statistics, -objective
             posterior, objective = expectations(energy, rows, self.temperature)
             kept = jnp.where(weight > 0, objective, 0)

@@ -1,0 +1,97 @@
+"""What the observations say at every step of a chain, laid out for messages to pass along it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+
+class Coded(NamedTuple):
+    """log p(x_t | z_t) where few rows repeat: a table (m, k), and which of its rows each step shows.
+
+    codes: (steps,), or (n, steps). What takes k exponentials a step then takes them once a symbol.
+
+    >>> Coded(jnp.log(jnp.array([[0.5, 0.25], [0.5, 0.75]])), jnp.array([0, 1, 1])).spelled_out().shape
+    (3, 2)
+    """
+
+    table: Any
+    codes: Any
+
+    def spelled_out(self) -> Any:
+        """The same as an array, (steps, k) or (n, steps, k)."""
+        return self.table[self.codes]
+
+
+class Seen(NamedTuple):
+    """The same, step by step: steps first, states last, and sequences side by side between them, if many.
+
+    weight: (steps, *lanes, k), p(x_t | z_t) relative to the largest of its step; top: (steps, *lanes), the
+    logarithm of that one. at: the weights of step t, read where they are stored once. log: log p(x_t | z_t)
+    with lanes last, (steps, k, *lanes). All are functions: what is not asked for is not computed.
+    """
+
+    shape: tuple[int, ...]
+    weight: Callable[[], Any]
+    top: Callable[[], Any]
+    at: Callable[[Any], Any]
+    log: Callable[[], Any]
+
+
+def finite_max(log_values: Any, axis: int) -> Any:
+    """The maximum, or 0 where all are −∞: what may be subtracted."""
+    top = jnp.max(log_values, axis)
+    return jnp.where(jnp.isfinite(top), top, 0)
+
+
+def laid_out(log_likelihood: Any) -> tuple[Seen, bool]:
+    """Of (steps, k) or (n, steps, k), an array or coded; and whether there are lanes. One row has none."""
+    if isinstance(log_likelihood, Coded):
+        return _decoded(log_likelihood)
+    many = log_likelihood.ndim == 3 and log_likelihood.shape[0] > 1
+    x = log_likelihood.swapaxes(0, 1) if many else log_likelihood.reshape(log_likelihood.shape[-2:])
+    top = finite_max(x, -1)
+    weight = jnp.exp(x - top[..., None])
+    lanes_last = lambda: jnp.moveaxis(x, -1, 1)
+    return Seen(x.shape, lambda: weight, lambda: top, lambda t: row(weight, t), lanes_last), many
+
+
+def in_lanes(log_likelihood: Any, ragged: bool = False) -> tuple[Any, bool]:
+    """(steps, k) as it is, and many rows (or one that ends early, if `ragged`) as (steps, k, n)."""
+    many = log_likelihood.ndim == 3 and (log_likelihood.shape[0] > 1 or ragged)
+    if many:
+        # Turned once and for all: fused into all that reads it, it would be turned in each of them.
+        return lax.optimization_barrier(jnp.transpose(log_likelihood, (1, 2, 0))), True
+    return log_likelihood.reshape(log_likelihood.shape[-2:]), False
+
+
+def _decoded(coded: Coded) -> tuple[Seen, bool]:
+    table, codes = coded.table, coded.codes
+    many = codes.ndim == 2 and codes.shape[0] > 1
+    codes = codes.T if many else codes.reshape(-1)
+    tops = finite_max(table, 1)
+    weights = jnp.exp(table - tops[:, None])
+    shape, spelled_out = (*codes.shape, table.shape[1]), lambda: jnp.moveaxis(table[codes], -1, 1)
+    top = lambda: tops[codes]
+    if not many:
+        at = lambda t: row(weights, row(codes, t))
+        return Seen(shape, lambda: weights[codes], top, at, spelled_out), False
+    weight = lax.optimization_barrier(weights[codes])  # else looked up in all that reads it
+    return Seen(shape, lambda: weight, top, lambda t: row(weight, t), spelled_out), True
+
+
+def as_rows(values: Any, like: Any, many: bool, lanes: int) -> Any:
+    """Values with their lanes at that axis, as the rows were given."""
+    if many:
+        return jnp.moveaxis(values, lanes, 0)
+    batch = like.codes.ndim == 2 if isinstance(like, Coded) else like.ndim == 3
+    return values[None] if batch else values
+
+
+def row(array: Any, t: Any) -> Any:
+    """array[t], a slice that a native loop can read; a code that has no row reads the last."""
+    zero = jnp.zeros((), jnp.int32)
+    return lax.dynamic_slice(array, (t, *(zero,) * (array.ndim - 1)), (1, *array.shape[1:]))[0]
