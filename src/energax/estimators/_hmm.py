@@ -90,6 +90,9 @@ class CategoricalHMM(HMMRecipe):
         m = self.n_features if reset and not kept else np.shape(self.emissionprob_)[-1]
         top = np.inf if m is None else m
         with np.errstate(invalid="ignore"):
+            whole = symbols.astype(np.int32)
+            if whole.min() >= 0 and whole.max() < top and (whole == symbols).all():
+                return whole
             strange = ~np.isnan(symbols) & ~(
                 (symbols >= 0) & (symbols < top) & (symbols == np.floor(symbols))
             )

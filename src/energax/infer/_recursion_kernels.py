@@ -115,8 +115,13 @@ def _carried(matrix: Any, seen: Seen, start: Any, *, backward: bool = False) -> 
         new = _next(row(messages, t), seen.at(t), matrix)
         return t + way, lax.dynamic_update_slice(messages, new[None], (t + way, *rest))
 
-    blank = jnp.ones(seen.shape, matrix.dtype).at[begin].set(start)
-    return lax.while_loop(lambda state: state[0] != last - begin, body, (zero + begin, blank))[1]
+    room = _room(seen).at[begin].set(start)
+    return lax.while_loop(lambda state: state[0] != last - begin, body, (zero + begin, room))[1]
+
+
+def _room(seen: Seen) -> Any:
+    """A buffer for messages, filled at once: what is set in it later would else be chosen place by place."""
+    return lax.optimization_barrier(jnp.ones(seen.shape, seen.top().dtype))
 
 
 def _carried_both_ways(transition: Any, seen: Seen, start: Any) -> tuple[Any, Any]:
@@ -132,8 +137,8 @@ def _carried_both_ways(transition: Any, seen: Seen, start: Any) -> tuple[Any, An
         before = lax.dynamic_update_slice(before, new[:1], (t + 1, *rest))
         return t + 1, before, lax.dynamic_update_slice(after, new[1:], (back - 1, *rest))
 
-    blank = jnp.ones(seen.shape, transition.dtype)
-    return lax.while_loop(lambda state: state[0] != last, body, (zero, blank.at[0].set(start), blank))[1:]
+    room = _room(seen).at[0].set(start), _room(seen)
+    return lax.while_loop(lambda state: state[0] != last, body, (zero, *room))[1:]
 
 
 def _next(message: Any, weight: Any, matrix: Any) -> Any:

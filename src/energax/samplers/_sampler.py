@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..energy import Energy
+from ..keys import unrolled
 from ..missing import is_masked, known, mask_of
 
 
@@ -69,7 +70,7 @@ class Sampler(eqx.Module):
         self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any, held: Any = None
     ) -> dict[str, Any]:
         """`n_steps` moves of one chain for every row; hidden variables that are not given start anywhere."""
-        n = jax.tree.leaves(rows)[0].shape[0]
+        n, key = jax.tree.leaves(rows)[0].shape[0], unrolled(key)
         rows = {name: rows[name] for name in energy.spaces if name in rows}
         if len(rows) < len(energy.spaces):
             start_key, key = jax.random.split(key)
