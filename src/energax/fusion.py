@@ -1,4 +1,4 @@
-"""What the compiler is to compute once."""
+"""What the compiler does better when it is told otherwise: once, apart, or in fewer steps."""
 
 from __future__ import annotations
 
@@ -21,3 +21,21 @@ def apart(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     like = jax.eval_shape(function, first, *others)
     nothing = lambda *_: jnp.full(like.shape, jnp.nan, like.dtype)
     return jax.lax.cond(jnp.isnan(jnp.ravel(first)[:1]).any(), nothing, function, first, *others)
+
+
+@jax.custom_jvp
+def softplus(x: Any) -> Any:
+    """log(1 + eˣ) = max(x, 0) + log1p(e^−|x|), whose slope is the logistic function.
+
+    JAX has it by `logaddexp`, which asks of every number whether it is one: three times as long on a CPU.
+
+    >>> softplus(jnp.array([-jnp.inf, 0.0, 100.0]))
+    Array([  0.       ,   0.6931472, 100.       ], dtype=float32)
+    """
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@softplus.defjvp
+def _softplus_slope(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    return softplus(x), jax.nn.sigmoid(x) * moved

@@ -225,3 +225,68 @@ def test_an_impossible_sequence_has_probability_zero():
 def test_an_unknown_kind_is_refused():
     with pytest.raises(BadInput, match="scaled"):
         r.filtered(jnp.zeros(1), jnp.zeros((1, 1)), jnp.zeros((2, 1)), kind="fast")
+
+
+@pytest.mark.parametrize("n", [None, 1, 3])
+def test_coded_steps_are_what_they_spell_out(n):
+    """Symbols, one of which has likelihood one in every state: nothing was seen."""
+    rng, k, T, m = np.random.default_rng(6), 3, 9, 5
+    with jax.enable_x64(True):
+        log_pi, log_A = logs(rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k))
+        table = jnp.log(jnp.asarray(np.vstack([rng.dirichlet(np.ones(m), k).T, np.ones(k)])))
+        codes = jnp.asarray(rng.integers(0, m + 1, (T,) if n is None else (n, T)), jnp.int32)
+        coded = _recursions.Coded(table, codes)
+        for question in (r.filtered, r.smoothed):
+            for a, b in zip(
+                question(log_pi, log_A, coded), question(log_pi, log_A, table[codes]), strict=True
+            ):
+                assert a.shape == b.shape
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+        total = lambda pi, A, table, spelled: r.log_evidence(
+            pi, A, table[codes] if spelled else _recursions.Coded(table, codes)
+        ).sum()
+        slope = jax.grad(total, (0, 1, 2))
+        for a, b in zip(slope(log_pi, log_A, table, False), slope(log_pi, log_A, table, True), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weighted_sequences_count_so_much(kind):
+    rng, k, T = np.random.default_rng(7), 3, 6
+    weight, lengths = np.array([2.0, 0.0, 0.5]), np.array([6, 2, 4])
+    with jax.enable_x64(True):
+        b = rng.random((3, T, k))
+        for i, n in enumerate(lengths):
+            b[i, n:] = 1
+        args = logs(*random_chain(rng, T, k)[:2], b)
+        alone = r.smoothed(*args, lengths=lengths, kind=kind)
+        found = r.smoothed(*args, lengths=lengths, weight=weight, kind=kind)
+        np.testing.assert_allclose(found.pairs[0], np.einsum("n,nij->ij", weight, alone.pairs), atol=1e-12)
+        np.testing.assert_allclose(found.states, weight[:, None, None] * alone.states, atol=1e-12)
+        np.testing.assert_allclose(found.first, weight[:, None] * alone.first, atol=1e-12)
+        np.testing.assert_allclose(found.log_likelihood, alone.log_likelihood, rtol=1e-12)
+
+
+@pytest.mark.parametrize("move", [1e-6, 1e-12, 1e-20])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_states_that_hardly_move_and_observations_that_insist(move, lanes):
+    """In single precision, where what is left of a message may be as small as two such moves in a row."""
+    T, rng = 40, np.random.default_rng(8)
+    A = np.array([[1 - move, move], [move, 1 - move]])
+    log_b = np.where(rng.integers(0, 2, (T, 1)) == np.arange(2), 0.0, -60.0)
+    exact = oracle_by_logs(np.array([0.5, 0.5]), A, log_b)
+    args = tuple(jnp.asarray(a, jnp.float32) for a in (*logs(np.array([0.5, 0.5]), A), log_b))
+    many = args if lanes == 1 else (*args[:2], jnp.stack([args[2]] * lanes))
+    np.testing.assert_allclose(r.log_evidence(*many), exact, rtol=2e-5)
+    np.testing.assert_allclose(r.smoothed(*many).log_likelihood, exact, rtol=2e-5)
+    by_logs = r.smoothed(*args, kind="log")
+    states = r.smoothed(*many).states.reshape(lanes, T, 2)
+    np.testing.assert_allclose(states[-1], by_logs.states, atol=2e-3)
+
+
+def oracle_by_logs(pi, A, log_b):
+    """log p(x) in double precision, step by step."""
+    ahead = np.log(pi) + log_b[0]
+    for here in log_b[1:]:
+        ahead = np.logaddexp.reduce(ahead[:, None] + np.log(A), 0) + here
+    return np.logaddexp.reduce(ahead)

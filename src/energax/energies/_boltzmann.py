@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ..energy import Energy, enumerated_free_energy
 from ..errors import BadInput
+from ..fusion import softplus
 from ..keys import as_key
 from ..missing import is_masked, known, mask_of
 from ..spaces import Binary, Positive, Real, parameter
@@ -62,7 +63,7 @@ class RBM(Energy):
     def __call__(self, *, x, z):
         field = self.weight @ z + self.bias
         if is_masked(x):
-            seen = jnp.where(x.observed, x.value * field, jax.nn.softplus(field)).sum()
+            seen = jnp.where(x.observed, x.value * field, softplus(field)).sum()
         else:
             seen = x @ field
         return -seen - z @ self.hidden_bias
@@ -71,8 +72,8 @@ class RBM(Energy):
         if is_masked(x):
             return enumerated_free_energy(self, {"x": x})
         if z is None:
-            return -x @ self.bias - jax.nn.softplus(x @ self.weight + self.hidden_bias).sum()
-        return -z @ self.hidden_bias - jax.nn.softplus(self.weight @ z + self.bias).sum()
+            return -x @ self.bias - softplus(x @ self.weight + self.hidden_bias).sum()
+        return -z @ self.hidden_bias - softplus(self.weight @ z + self.bias).sum()
 
     def conditional(self, name, **given):
         from numpyro.distributions import Bernoulli
@@ -151,7 +152,7 @@ class GaussianRBM(Energy):
             return enumerated_free_energy(self, {"x": x})
         if z is None:
             drive = (x / self.scale) @ self.weight + self.hidden_bias
-            return 0.5 * jnp.sum(((x - self.bias) / self.scale) ** 2) - jax.nn.softplus(drive).sum()
+            return 0.5 * jnp.sum(((x - self.bias) / self.scale) ** 2) - softplus(drive).sum()
         return self._integrated(self.weight @ z).sum() - z @ self.hidden_bias
 
     def conditional(self, name, **given):

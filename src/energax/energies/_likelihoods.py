@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from ..errors import BadInput
+from ..fusion import softplus
 from ..spaces import Binary, Positive, Real, Space, parameter
 
 
@@ -24,7 +24,7 @@ class Bernoulli(eqx.Module):
 
     def log_prob(self, output: Any, x: Any) -> Any:
         """Coordinate by coordinate, so that a mask can drop terms."""
-        return x * output - jax.nn.softplus(output)
+        return x * output - softplus(output)
 
     def distribution(self, output: Any) -> Any:
         from numpyro.distributions import Bernoulli as Coins

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
+from ..fusion import softplus
 from ..missing import Masked
 from ..spaces import Binary, Categorical, Real, Space
 from ._needs import need_complete, need_free_energy
@@ -118,8 +119,8 @@ class NoiseContrastive(Objective):
 
         from_noise = log_odds(draws.reshape(-1, *draws.shape[2:])).reshape(batch.n, self.k)
         terms = {
-            "data": batch.mean(jax.nn.softplus(-log_odds(data))),
-            "noise": batch.mean(jax.nn.softplus(from_noise).sum(1)),
+            "data": batch.mean(softplus(-log_odds(data))),
+            "noise": batch.mean(softplus(from_noise).sum(1)),
         }
         return terms, carry
 

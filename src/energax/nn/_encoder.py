@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from ..errors import BadInput
+from ..fusion import softplus
 from ..keys import as_key
 from ..missing import known, mask_of
 from ._network import mlp
@@ -51,7 +51,7 @@ class Encoder(eqx.Module):
         from numpyro.distributions import Normal
 
         mean, spread = jnp.split(self.network(_seen(x, self.sees_mask)), 2)
-        return Normal(mean, jax.nn.softplus(spread) + 1e-4).to_event(1)
+        return Normal(mean, softplus(spread) + 1e-4).to_event(1)
 
 
 class BernoulliEncoder(eqx.Module):
