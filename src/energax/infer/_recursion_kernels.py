@@ -18,6 +18,8 @@ from ._seen import Seen, finite_max, row
 #: Up to this many states the product of one message with the transitions is written as multiply and
 #: reduce, which fuses with what surrounds it; beyond, and for many lanes, it is a matrix product.
 FUSED_STATES = 32
+#: Steps whose messages are held at a time where only their sums are asked: few enough for a cache.
+_BLOCK = 1024
 
 
 class Messages(NamedTuple):
@@ -93,13 +95,28 @@ def scaled(log_initial: Any, log_transition: Any, seen: Seen, both: bool) -> Mes
 
 def scaled_evidence(log_initial: Any, log_transition: Any, seen: Seen) -> tuple[Any, Any]:
     """(log p(x), whether it is surely exact): the forward pass, of which only sums are read."""
-    before = _carried(jnp.exp(log_transition), seen, jnp.exp(log_initial))
-    first, total = before[0] * seen.at(jnp.zeros((), jnp.int32)), _evidence(before, seen)
-    return total, surely_exact(log_transition, Messages(first[None], total))
+    last, zero = seen.shape[0] - 1, jnp.zeros((), jnp.int32)
+    some, transition = min(last, _BLOCK), jnp.exp(log_transition)
+
+    def block(state):
+        t, message, total = state
+        ahead = jnp.minimum(last - t, some)
+        later = seen._replace(shape=(some + 1, *seen.shape[1:]), at=lambda i: seen.at(t + i))
+        before = _carried(transition, later, message, until=ahead)
+        used = _divisors(before)[:-1]
+        used = jnp.where((jnp.arange(some) < ahead).reshape(-1, *(1,) * (used.ndim - 1)), used, 1)
+        return t + ahead, row(before, ahead), total + _log_product(used)
+
+    start = jnp.broadcast_to(jnp.exp(log_initial), seen.shape[1:])
+    state = lax.while_loop(lambda s: s[0] < last, block, (zero, start, seen.top().sum(0)))
+    total = state[2] + jnp.log((state[1] * seen.at(zero + last)).sum(-1))
+    return total, surely_exact(log_transition, Messages((start * seen.at(zero))[None], total))
 
 
-def _carried(matrix: Any, seen: Seen, start: Any, *, backward: bool = False) -> Any:
+def _carried(matrix: Any, seen: Seen, start: Any, *, backward: bool = False, until: Any = None) -> Any:
     """m_{t+1} = (m_t ∘ b_t) A / Σ m_t of every step, from m_1 = start; or the same from the end to the start.
+
+    As far as step `until`, if that is said.
 
     The message is kept as it comes, without the likelihood of its step, and divided by the sum of the step
     before: neither product nor sum then waits for the other, and a step takes 20 ns instead of 35. One
@@ -116,7 +133,8 @@ def _carried(matrix: Any, seen: Seen, start: Any, *, backward: bool = False) -> 
         return t + way, lax.dynamic_update_slice(messages, new[None], (t + way, *rest))
 
     room = _room(seen).at[begin].set(start)
-    return lax.while_loop(lambda state: state[0] != last - begin, body, (zero + begin, room))[1]
+    end = last - begin if until is None else until
+    return lax.while_loop(lambda state: state[0] != end, body, (zero + begin, room))[1]
 
 
 def _room(seen: Seen) -> Any:
@@ -157,9 +175,13 @@ def sums(messages: Any) -> Any:
 
 def _evidence(before: Any, seen: Seen) -> Any:
     """log p(x) of messages from `_carried`: what they were divided by, and what is left at the end."""
-    divisors = jnp.matmul(before, jnp.ones(before.shape[-1], before.dtype), precision="highest")
     last = before[-1] * seen.at(jnp.array(seen.shape[0] - 1, jnp.int32))
-    return _log_product(divisors[:-1]) + jnp.log(last.sum(-1)) + seen.top().sum(0)
+    return _log_product(_divisors(before)[:-1]) + jnp.log(last.sum(-1)) + seen.top().sum(0)
+
+
+def _divisors(before: Any) -> Any:
+    """Σ over states, (steps, *lanes)."""
+    return jnp.matmul(before, jnp.ones(before.shape[-1], before.dtype), precision="highest")
 
 
 def _log_product(factors: Any) -> Any:
