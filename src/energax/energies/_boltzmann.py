@@ -72,8 +72,8 @@ class RBM(Energy):
         if is_masked(x):
             return enumerated_free_energy(self, {"x": x})
         if z is None:
-            return -x @ self.bias - softplus(x @ self.weight + self.hidden_bias).sum()
-        return -z @ self.hidden_bias - softplus(self.weight @ z + self.bias).sum()
+            return -(x @ self.bias) - softplus(x @ self.weight + self.hidden_bias).sum()
+        return -(z @ self.hidden_bias) - softplus(self.weight @ z + self.bias).sum()
 
     def conditional(self, name, **given):
         from numpyro.distributions import Bernoulli
