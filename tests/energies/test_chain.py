@@ -323,3 +323,25 @@ def test_em_on_a_long_chain_refuses_an_emission_without_an_m_step():
     chain = HiddenChain([0.5, 0.5], [[0.7, 0.3], [0.3, 0.7]], Plain(jnp.zeros(2)), length=60)
     with pytest.raises(Unsuitable, match="NegativeLogLikelihood"):
         fit(chain, {"x": np.zeros((3, 60, 1))}, EM(), key=0, epochs=1)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5, 0.5])
+def test_at_any_temperature_ragged_rows_are_each_as_if_alone(temperature):
+    """p^(1/T) of every path, listed; at T ≠ 1 transitions no longer sum to one, also past an end."""
+    chain, lengths = weather(), np.array([4, 2, 1])
+    x = np.array([[0, 2, 1, 1], [2, 0, 0, 0], [1, 0, 0, 0]])
+    seen = np.arange(4) < lengths[:, None]
+    found, value = chain.expectations({"x": Masked(x, seen)}, temperature)
+    for i, n in enumerate(lengths):
+        paths = np.array(np.meshgrid(*[[0, 1]] * n, indexing="ij")).reshape(n, -1).T
+        p = PI[paths[:, 0]] * np.prod(A[paths[:, :-1], paths[:, 1:]], 1) * np.prod(B[paths, x[i, :n]], 1)
+        q = p ** (1 / temperature)
+        np.testing.assert_allclose(value[i], temperature * np.log(q.sum()), rtol=1e-12)
+        states = np.stack([q @ (paths == z) for z in (0, 1)], 1) / q.sum()
+        np.testing.assert_allclose(found["states"][i, :n], states, atol=1e-12)
+        assert not found["states"][i, n:].any()
+        pairs = [
+            [sum(q @ ((paths[:, :-1] == a) & (paths[:, 1:] == b))) for b in (0, 1)] if n > 1 else [0, 0]
+            for a in (0, 1)
+        ]
+        np.testing.assert_allclose(found["pairs"][i], np.array(pairs) / q.sum(), atol=1e-12)

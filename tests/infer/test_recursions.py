@@ -290,3 +290,19 @@ def oracle_by_logs(pi, A, log_b):
     for here in log_b[1:]:
         ahead = np.logaddexp.reduce(ahead[:, None] + np.log(A), 0) + here
     return np.logaddexp.reduce(ahead)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_lost_at_the_first_step_is_missed(kind):
+    """Two states that never meet: the one that begins e^200 times as improbable wins in the end."""
+    T = 12
+    log_b = np.tile([-30.0, 0.0], (T, 1))
+    log_b[0] = [0, -200]
+    log_pi, log_A = logs(np.array([0.5, 0.5]), np.eye(2))
+    args = tuple(jnp.asarray(a, jnp.float32) for a in (log_pi, log_A, log_b))
+    exact = np.log(0.5) - 200
+    np.testing.assert_allclose(r.log_evidence(*args), exact, rtol=1e-6)
+    for reading in (args, (*args[:2], args[2][::-1])):
+        found = r.smoothed(*reading, kind=kind)
+        np.testing.assert_allclose(found.log_likelihood, exact, rtol=1e-6)
+        np.testing.assert_allclose(found.states[:, 1], 1, atol=1e-6)

@@ -273,11 +273,22 @@ class HiddenChain(Energy):
         if isinstance(temperature, int | float) and temperature == 1:
             parts = log_initial, log_transition, self.seen(**given)
         else:
-            likelihood = self.log_likelihoods(**given)
-            parts = log_initial / temperature, log_transition / temperature, likelihood / temperature
+            parts = self._tempered(temperature, self.log_likelihoods(**given), lengths)
         found = recursions.smoothed(*parts, lengths=lengths, weight=weight)
         posterior = {"first": found.first, "pairs": found.pairs, "states": found.states}
         return posterior, temperature * found.log_likelihood
+
+    def _tempered(self, temperature: Any, likelihood: Any, lengths: Any) -> tuple[Any, Any, Any]:
+        """log π, log A and log b of p^(1/T). What rows of A^(1/T) sum to is counted with the step they leave,
+
+        so that steps past an end, which leave nothing, still change nothing.
+        """
+        log_initial, log_transition = (a / temperature for a in self.logs())
+        leaving = jax.nn.logsumexp(log_transition, axis=1)
+        steps = likelihood.shape[1]
+        goes_on = jnp.arange(1, steps + 1) < (steps if lengths is None else lengths[:, None])
+        likelihood = likelihood / temperature + jnp.where(goes_on[..., None], leaving, 0)
+        return log_initial, log_transition - leaving[:, None], likelihood
 
     def _best(self, log_initial, log_transition, likelihood, lengths) -> tuple[Any, Any]:
         path, value = recursions.viterbi(log_initial, log_transition, likelihood, lengths=lengths)

@@ -214,20 +214,18 @@ def mixes(log_transition: Any) -> Any:
     return jnp.min(log_transition) >= 0.25 * (jnp.log(kind.tiny) - jnp.log(kind.eps))
 
 
-def lost_nothing(log_transition: Any, log_likelihood: Any, messages: Messages) -> Any:
+def lost_nothing(log_initial: Any, log_transition: Any, log_likelihood: Any, messages: Messages) -> Any:
     """The same told by every message: one that is zero must be so because no path leads there.
 
     log_likelihood: (steps, *lanes, k).
     """
-    dtype = messages.ahead.dtype
-    least = jnp.finfo(dtype).tiny / jnp.finfo(dtype).eps
-    possible, seen = (log_transition > -jnp.inf).astype(dtype), log_likelihood > -jnp.inf
-    good = _reached(possible, seen, messages.ahead, least) & jnp.isfinite(messages.total).all()
+    begins, possible, seen = (a > -jnp.inf for a in (log_initial, log_transition, log_likelihood))
+    good = _reached(begins, possible, seen, messages.ahead) & jnp.isfinite(messages.total).all()
     if messages.onward is None:
         return good
-    # As small as it ever was, before it was divided. Of the first step nothing onward is read.
+    # As small as it ever was, before it was divided.
     onward = messages.onward * sums(messages.after)
-    return good & _reached(possible.T, seen[:0:-1], onward[:0:-1], least)
+    return good & _reached(jnp.ones_like(begins), possible.T, seen[::-1], onward[::-1])
 
 
 def rescued(good: Any, found: Any, careful: Callable[[Any], Any]) -> Any:
@@ -239,10 +237,13 @@ def rescued(good: Any, found: Any, careful: Callable[[Any], Any]) -> Any:
     return lax.while_loop(lambda s: ~s[0], lambda s: (done, careful(s[1])), (good, found))[1]
 
 
-def _reached(possible: Any, seen: Any, messages: Any, least: Any) -> Any:
-    alive = (messages > 0).astype(messages.dtype)
-    leads_here = jnp.matmul(alive[:-1], possible) > 0
-    return jnp.all((messages[1:] >= least) | ~(leads_here & seen[1:]))
+def _reached(begins: Any, possible: Any, seen: Any, messages: Any) -> Any:
+    """Whether every message that some path leads to has kept its digits."""
+    kind = jnp.finfo(messages.dtype)
+    alive = (messages[:-1] > 0).astype(messages.dtype)
+    led = jnp.matmul(alive, possible.astype(messages.dtype)) > 0
+    led = jnp.concatenate([jnp.broadcast_to(begins, (1, *messages.shape[1:])), led])
+    return jnp.all((messages >= kind.tiny / kind.eps) | ~(led & seen))
 
 
 # -- logarithms: slower, and right where probabilities would underflow -----------------------------

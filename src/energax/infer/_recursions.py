@@ -99,7 +99,8 @@ def _answered(log_initial, log_transition, seen: Seen, kind: Kind | None, both: 
 
     def careful(found):
         spelled_out = jnp.moveaxis(seen.log(), 1, -1)
-        return lax.cond(lost_nothing(log_transition, spelled_out, messages), lambda: found, by_logs)
+        good = lost_nothing(log_initial, log_transition, spelled_out, messages)
+        return lax.cond(good, lambda: found, by_logs)
 
     return rescued(surely_exact(log_transition, messages), answer(messages), careful)
 
