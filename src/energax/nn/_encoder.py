@@ -32,6 +32,7 @@ class Encoder(eqx.Module):
 
     Kingma and Welling (2014), Auto-encoding variational Bayes.
 
+    >>> import jax
     >>> q = Encoder.random(4, 2, key=0)(x=jnp.ones(4))
     >>> q.event_shape, q.sample(jax.random.key(0)).shape
     ((2,), (2,))
