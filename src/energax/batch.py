@@ -82,3 +82,12 @@ def _even(n: int, most: int) -> int:
     """
     size = -(-n // -(-n // most))
     return min(n, size if size < 64 else -(-size // 4) * 4)
+
+
+def weighted(weight: Any, values: Any) -> Any:
+    """weight · values, where what counts for nothing may hold anything, NaN too.
+
+    >>> weighted(jnp.array([2.0, 0.0]), jnp.array([3.0, jnp.nan]))
+    Array([6., 0.], dtype=float32)
+    """
+    return jnp.where(weight > 0, weight.astype(values.dtype) * values, 0)

@@ -285,3 +285,12 @@ def rows(energy: Energy, given: Mapping[str, Any]) -> tuple[bool, int]:
     if len(sizes) > 1:
         raise BadInput("given", f"row counts {counts}", "the same number of rows in every variable")
     return bool(sizes), sizes.pop() if sizes else 1
+
+
+def at_temperature(exactly: float, temperature: Any) -> bool:
+    """Whether a temperature is this number for sure; one that is an array may be any.
+
+    >>> at_temperature(1, 1.0), at_temperature(0, jnp.zeros(()))
+    (True, False)
+    """
+    return isinstance(temperature, int | float) and temperature == exactly

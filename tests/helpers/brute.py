@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -72,3 +73,8 @@ def marginal(p, variables):
     rest = tuple(v for v in range(p.ndim) if v not in variables)
     kept = [v for v in range(p.ndim) if v in variables]
     return np.transpose(p.sum(rest), [kept.index(v) for v in variables])
+
+
+def assert_close(a: Any, b: Any) -> None:
+    """The same to ten digits."""
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-10, atol=1e-10)

@@ -50,7 +50,3 @@ def test_the_doors():
     tables = [np.zeros((2, 2))]
     with pytest.raises(BadInput, match="n_chains"):
         annealed_tables((2, 2), ((0, 1),), tables, n_chains=1, key=0)
-
-
-def close(a, b):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-10, atol=1e-10)

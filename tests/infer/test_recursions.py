@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from energax.errors import BadInput
-from energax.infer import _recursions
+from energax.infer import _recursions, _seen
 
 
 class r:
@@ -306,3 +306,12 @@ def test_what_is_lost_at_the_first_step_is_missed(kind):
         found = r.smoothed(*reading, kind=kind)
         np.testing.assert_allclose(found.log_likelihood, exact, rtol=1e-6)
         np.testing.assert_allclose(found.states[:, 1], 1, atol=1e-6)
+
+
+def test_past_an_end_codes_say_nothing():
+    rng, k, T, m = np.random.default_rng(9), 3, 6, 4
+    table = jnp.log(jnp.asarray(rng.dirichlet(np.ones(m), k).T, jnp.float32))
+    codes, ends = jnp.asarray(rng.integers(0, m, (3, T)), jnp.int32), jnp.array([6, 1, 3])
+    coded = _seen.silent_past(ends, _seen.Coded(table, codes))
+    np.testing.assert_array_equal(coded.table[coded.codes], _seen.silent_past(ends, table[codes]))
+    assert not np.asarray(coded.table[coded.codes])[1, 1:].any()

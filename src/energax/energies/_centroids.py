@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..energy import Energy
+from ..energy import Energy, at_temperature
 from ..errors import BadInput
 from ..missing import is_masked, known
 from ..spaces import Categorical, Real
@@ -83,7 +83,7 @@ class Centroids(Energy):
 
     def expected_statistics(self, data, weight, temperature):
         """`statistics` when each row belongs to its nearest centre, and the sum of −min e, in one go."""
-        if not (isinstance(temperature, int | float) and temperature == 0):
+        if not at_temperature(0, temperature):
             return None
         count, first, loss = nearest_sums(self.centers, data, weight)
         return {"count": count, "first": first}, -loss

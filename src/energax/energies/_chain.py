@@ -9,16 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..energy import Energy
+from ..energy import Energy, at_temperature
 from ..errors import BadInput, Unsuitable
 from ..fusion import apart
 from ..graph import _markov as structure
 from ..infer import _recursions as recursions
 from ..infer._chain_methods import ForwardBackward
+from ..infer._seen import Coded, tempered
 from ..missing import Masked, is_masked, known, mask_of
 from ..parameters import constrained_maximum, has_m_step, recentred
 from ..samplers import draw_rest
 from ..spaces import Categorical, Sequence, Simplex, fixed, is_concrete, parameter
+from ._chain_paths import Paths
 from ._emission import shares
 
 
@@ -141,7 +143,7 @@ class HiddenChain(Energy):
         found = coded(x=x)
         if found is None or len(found[0]) > found[1].size:
             return self.log_likelihoods(x)
-        return recursions.Coded(-found[0].astype(self.transition.dtype), found[1])
+        return Coded(-found[0].astype(self.transition.dtype), found[1])
 
     def _row_energies(self, x: Any) -> Any:
         emission = self.emission
@@ -254,7 +256,7 @@ class HiddenChain(Energy):
 
     def expected_statistics(self, rows, weight, temperature):
         """Sums over rows that count so much, and of their log p(x): all transitions by one product."""
-        if isinstance(temperature, int | float) and temperature == 0:
+        if at_temperature(0, temperature):
             return None
         posterior, objective = self.expectations(rows, temperature, weight.astype(self.transition.dtype))
         return self.statistics(rows, posterior), jnp.sum(weight * jnp.where(weight > 0, objective, 0))
@@ -268,27 +270,16 @@ class HiddenChain(Energy):
         lengths = self.steps_seen(rows)
         log_initial, log_transition = self.logs()
         given = {k: v for k, v in rows.items() if k in ("x", "z")}
-        if isinstance(temperature, int | float) and temperature == 0:
+        if at_temperature(0, temperature):
             return self._best(log_initial, log_transition, self.log_likelihoods(**given), lengths)
-        if isinstance(temperature, int | float) and temperature == 1:
+        if at_temperature(1, temperature):
             parts = log_initial, log_transition, self.seen(**given)
         else:
-            parts = self._tempered(temperature, self.log_likelihoods(**given), lengths)
+            likelihood = self.log_likelihoods(**given)
+            parts = tempered(log_initial, log_transition, likelihood, temperature, lengths)
         found = recursions.smoothed(*parts, lengths=lengths, weight=weight)
         posterior = {"first": found.first, "pairs": found.pairs, "states": found.states}
         return posterior, temperature * found.log_likelihood
-
-    def _tempered(self, temperature: Any, likelihood: Any, lengths: Any) -> tuple[Any, Any, Any]:
-        """log π, log A and log b of p^(1/T). What rows of A^(1/T) sum to is counted with the step they leave,
-
-        so that steps past an end, which leave nothing, still change nothing.
-        """
-        log_initial, log_transition = (a / temperature for a in self.logs())
-        leaving = jax.nn.logsumexp(log_transition, axis=1)
-        steps = likelihood.shape[1]
-        goes_on = jnp.arange(1, steps + 1) < (steps if lengths is None else lengths[:, None])
-        likelihood = likelihood / temperature + jnp.where(goes_on[..., None], leaving, 0)
-        return log_initial, log_transition - leaving[:, None], likelihood
 
     def _best(self, log_initial, log_transition, likelihood, lengths) -> tuple[Any, Any]:
         path, value = recursions.viterbi(log_initial, log_transition, likelihood, lengths=lengths)
@@ -365,45 +356,6 @@ def _at(module: Any, name: str) -> Any:
     for part in name.split("."):
         module = getattr(module, part)
     return module
-
-
-class Paths(eqx.Module):
-    """p(z | x) over paths of states: a Markov chain whose transitions change from step to step."""
-
-    log_initial: Any
-    log_transition: Any
-    log_likelihood: Any  # (steps, k)
-
-    def _parts(self) -> tuple[Any, Any, Any]:
-        return self.log_initial, self.log_transition, self.log_likelihood
-
-    @property
-    def probs(self) -> Any:
-        """p(z_t | x), (steps, k)."""
-        return recursions.smoothed(*self._parts()).states
-
-    @property
-    def pairs(self) -> Any:
-        """p(z_t, z_{t+1} | x), (steps − 1, k, k)."""
-        return recursions.pairwise(*self._parts())
-
-    @property
-    def mode(self) -> Any:
-        return recursions.viterbi(*self._parts())[0]
-
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        states = recursions.filtered(*self._parts())[1]
-        draw = lambda key: recursions.sampled(key, states, self.log_transition)
-        if not sample_shape:
-            return draw(key)
-        keys = jax.random.split(key, int(np.prod(sample_shape)))
-        return jax.vmap(draw)(keys).reshape(*sample_shape, -1)
-
-    def log_prob(self, value: Any) -> Any:
-        z = jnp.asarray(value).astype(jnp.int32)
-        here = jnp.take_along_axis(self.log_likelihood, z[:, None], 1).sum()
-        joint = self.log_initial[z[0]] + self.log_transition[z[:-1], z[1:]].sum() + here
-        return joint - recursions.log_evidence(*self._parts())
 
 
 def _kept_zeros(counts: Any, old: Any) -> Any:

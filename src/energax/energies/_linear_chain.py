@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..energy import Energy
+from ..energy import Energy, at_temperature
 from ..errors import BadInput, Unsuitable
 from ..infer import _kalman as kalman
 from ..infer._kalman_parallel import parallel_filter, parallel_smoother
@@ -275,7 +275,7 @@ class LinearChain(Energy):
 
     def expectations(self, rows, temperature=1.0):
         """(moments, log p(x)) of every row: all that the M-step needs of the posterior of z."""
-        if not (isinstance(temperature, (int, float)) and temperature == 1):
+        if not at_temperature(1, temperature):
             raise Unsuitable(
                 "EM of a LinearChain is exact at temperature 1, and knows no other. Leave it out."
             )

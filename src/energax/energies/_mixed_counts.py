@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from ..energy import at_temperature
 from ..infer._conditional_gaussian import Mixed, best, read
 from ..infer._linear_system import Block
 from ..missing import is_masked
@@ -38,7 +39,7 @@ def expected_families(network: BayesianNetwork, rows: Any, temperature: Any) -> 
     """
     mixed = network.mixed()
     about = centres(network, network.causes_first())
-    cold = isinstance(temperature, (int, float)) and temperature == 0
+    cold = at_temperature(0, temperature)
 
     def one(row):
         if cold:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..infer import _recursions as recursions
+from ..infer._seen import silent_past
 
 
 @dataclasses.dataclass
@@ -37,19 +38,10 @@ class Forecast(NamedTuple):
     mean: np.ndarray
 
 
-def _sums(chain: Any, x: Any, ends: Any) -> tuple[Any, Any, Any]:
-    """What sums over paths are made of: steps past an end say nothing."""
-    if ends is None:
-        return (*chain.logs(), chain.seen(jax.tree.map(jnp.asarray, x)))
-    return _parts(chain, x, ends)
-
-
-def _parts(chain: Any, x: Any, ends: Any) -> tuple[Any, Any, Any]:
-    likelihood = chain.log_likelihoods(jax.tree.map(jnp.asarray, x))
-    if ends is not None:
-        past = jnp.arange(likelihood.shape[1]) >= ends[:, None]
-        likelihood = jnp.where(past[..., None], 0, likelihood)
-    return (*chain.logs(), likelihood)
+def _parts(chain: Any, read: Any, x: Any, ends: Any) -> tuple[Any, Any, Any]:
+    """log π, log A and what `read` makes of x; steps past an end say nothing."""
+    likelihood = read(jax.tree.map(jnp.asarray, x))
+    return (*chain.logs(), likelihood if ends is None else silent_past(ends, likelihood))
 
 
 class Question:
@@ -75,27 +67,27 @@ def taken_apart(chain: Any) -> tuple[Any, Any]:
 @Question
 def evidence(chain, x, ends):
     """log p(x) of every row."""
-    return recursions.log_evidence(*_sums(chain, x, ends))
+    return recursions.log_evidence(*_parts(chain, chain.seen, x, ends))
 
 
 @Question
 def smoothed(chain, x, ends):
     """The same, and p(z_t | x)."""
-    found = recursions.smoothed(*_sums(chain, x, ends), lengths=ends)
+    found = recursions.smoothed(*_parts(chain, chain.seen, x, ends), lengths=ends)
     return found.log_likelihood, found.states
 
 
 @Question
 def best(chain, x, ends):
     """The most probable paths, and log p(x, path)."""
-    path, value = recursions.viterbi(*_parts(chain, x, ends), lengths=ends)
+    path, value = recursions.viterbi(*_parts(chain, chain.log_likelihoods, x, ends), lengths=ends)
     return path, value
 
 
 @partial(jax.jit, static_argnums=2)
 def best_paths(chain, x, n_best):
     """The `n_best` most probable paths of one row."""
-    initial, transition, likelihood = _parts(chain, x, None)
+    initial, transition, likelihood = _parts(chain, chain.log_likelihoods, x, None)
     return recursions.k_best(initial, transition, likelihood[0], n_best)
 
 

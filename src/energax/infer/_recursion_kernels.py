@@ -75,7 +75,7 @@ def normalised(log_values: Any) -> tuple[Any, Any]:
     return values / total, jnp.log(total) + top
 
 
-# -- scaled: probabilities that are made to sum to one after every step -----------------------------
+# -- scaled: probabilities, at every step divided by what the one before summed to ---------------------
 
 
 def scaled(log_initial: Any, log_transition: Any, seen: Seen, both: bool) -> Messages:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..batch import weighted
 from ..errors import BadInput
 from ._recursion_kernels import (
     FUSED_STATES,
@@ -70,11 +71,6 @@ def _weights_of_steps(seen: Seen, lengths: Any, weight: Any, many: bool) -> Any:
     if weight is not None:
         counts = jnp.where(counts, jnp.asarray(weight).reshape(-1), 0)
     return counts if many else counts[:, 0]
-
-
-def _times(weight: Any, values: Any) -> Any:
-    """What counts for nothing may hold anything."""
-    return jnp.where(weight > 0, weight.astype(values.dtype) * values, 0)
 
 
 def _checked_kind(kind: Kind | None, k: int, steps: int, lanes: int) -> Kind:
@@ -217,12 +213,12 @@ def _summed_in_logs(log_initial, log_transition, x, counts, pooled: bool) -> Smo
         terms = jnp.exp(terms - finite_max(terms.reshape(-1, *terms.shape[2:]), 0))
         sums = terms.sum((0, 1))
         terms = terms / jnp.where(sums > 0, sums, 1)
-        return totals + _times(counted, terms), jnp.moveaxis(terms.sum(1), 0, -1)
+        return totals + weighted(counted, terms), jnp.moveaxis(terms.sum(1), 0, -1)
 
     none = jnp.zeros((x.shape[1], *x.shape[1:]), x.dtype)
     pairs, before = lax.scan(pairs_at, none, (ahead[:-1], onward[1:], weight[1:]))
     last = jnp.moveaxis(jax.nn.softmax(ahead[-1:], axis=1), 1, -1)
-    states = _times(weight[..., None], jnp.concatenate([before, last]))
+    states = weighted(weight[..., None], jnp.concatenate([before, last]))
     pairs = jnp.moveaxis(pairs.sum(2, keepdims=True) if pooled else pairs, (0, 1), (-2, -1))
     return Smoothed(total, states[0], pairs, states)
 

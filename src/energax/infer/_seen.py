@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
+from jax.nn import logsumexp
 
 
 class Coded(NamedTuple):
@@ -14,16 +15,13 @@ class Coded(NamedTuple):
 
     codes: (steps,), or (n, steps). What takes k exponentials a step then takes them once a symbol.
 
-    >>> Coded(jnp.log(jnp.array([[0.5, 0.25], [0.5, 0.75]])), jnp.array([0, 1, 1])).spelled_out().shape
+    >>> coins = Coded(jnp.log(jnp.array([[0.5, 0.25], [0.5, 0.75]])), jnp.array([0, 1, 1]))
+    >>> coins.table[coins.codes].shape                      # what it stands for
     (3, 2)
     """
 
     table: Any
     codes: Any
-
-    def spelled_out(self) -> Any:
-        """The same as an array, (steps, k) or (n, steps, k)."""
-        return self.table[self.codes]
 
 
 class Seen(NamedTuple):
@@ -39,6 +37,36 @@ class Seen(NamedTuple):
     top: Callable[[], Any]
     at: Callable[[Any], Any]
     log: Callable[[], Any]
+
+
+def silent_past(ends: Any, log_likelihood: Any) -> Any:
+    """Of (n, steps, k), an array or coded: the same with nothing seen from step `ends` (n,) on.
+
+    >>> silent_past(jnp.array([1]), jnp.ones((1, 2, 3)))[0, :, 0].tolist()
+    [1.0, 0.0]
+    """
+    if isinstance(log_likelihood, Coded):
+        table, codes = log_likelihood
+        nothing = jnp.zeros((1, table.shape[1]), table.dtype)
+        past = jnp.arange(codes.shape[1]) >= ends[:, None]
+        return Coded(jnp.concatenate([table, nothing]), jnp.where(past, len(table), codes))
+    past = jnp.arange(log_likelihood.shape[1]) >= ends[:, None]
+    return jnp.where(past[..., None], 0, log_likelihood)
+
+
+def tempered(
+    log_initial: Any, log_transition: Any, log_likelihood: Any, temperature: Any, lengths: Any = None
+) -> tuple[Any, Any, Any]:
+    """log π, log A and log b (n, steps, k) of p^(1/T), A again of rows that sum to one.
+
+    What a row of A^(1/T) sums to is counted with the step that is left: steps past an end leave nothing,
+    and so still change nothing.
+    """
+    log_transition, steps = log_transition / temperature, log_likelihood.shape[1]
+    leaving = logsumexp(log_transition, axis=1)
+    goes_on = jnp.arange(1, steps + 1) < (steps if lengths is None else lengths[:, None])
+    log_likelihood = log_likelihood / temperature + jnp.where(goes_on[..., None], leaving, 0)
+    return log_initial / temperature, log_transition - leaving[:, None], log_likelihood
 
 
 def finite_max(log_values: Any, axis: int) -> Any:

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..energy import log_posterior_table
+from ..batch import weighted
+from ..energy import at_temperature, log_posterior_table
 from ..errors import BadInput, Unsuitable
 from ..finite import ENUMERATION_LIMIT, Assignments
 from ..fitting import Learner
@@ -165,7 +166,8 @@ class EM(Learner):
                 return statistics, -objective
             posterior, objective = expectations(energy, rows, self.temperature)
             kept = jnp.where(weight > 0, objective, 0)
-            posterior = jax.tree.map(lambda p: _times(weight, p), posterior)
+            by_rows = lambda p: weighted(weight.reshape(-1, *(1,) * (p.ndim - 1)), p)
+            posterior = jax.tree.map(by_rows, posterior)
             return energy.statistics(rows, posterior), -jnp.sum(weight * kept)
 
         return batch.sum_chunks(chunk, self.chunk)
@@ -274,12 +276,6 @@ def expectations(energy, rows, temperature) -> tuple[Any, Any]:
     return tempered_posterior(log_posterior_rows(energy, rows), temperature)
 
 
-def _times(weight: Any, values: Any) -> Any:
-    """Each row times its weight; a row of weight 0 may hold anything."""
-    weight = weight.reshape(-1, *(1,) * (values.ndim - 1)).astype(values.dtype)
-    return jnp.where(weight > 0, weight * values, 0)
-
-
 def log_posterior_rows(energy, rows) -> Any:
     """log p(x, z) of every row and every joint value of the hidden variables, (n, k)."""
     if hasattr(energy, "log_posterior"):
@@ -291,7 +287,7 @@ def log_posterior_rows(energy, rows) -> Any:
 
 def tempered_posterior(joint: Any, temperature: Any) -> tuple[Any, Any]:
     """(n, k) posteriors at a temperature, and each row's objective: T log Σ exp(joint / T)."""
-    if isinstance(temperature, (int, float)) and temperature == 0:
+    if at_temperature(0, temperature):
         best = jnp.argmax(joint, axis=1)
         return jax.nn.one_hot(best, joint.shape[1], dtype=joint.dtype), joint.max(1)
     scaled = joint / temperature
