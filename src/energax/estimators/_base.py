@@ -93,6 +93,7 @@ class Recipe(BaseEstimator):
 
     fit_: Fit
     energy_: Any
+    dtype_: np.dtype
 
     @property
     def _dtype(self) -> Any:
@@ -118,7 +119,7 @@ class Recipe(BaseEstimator):
         """X (or X, y) as a dense, finite array of the dtype to compute in, or a `BadInput`."""
         allow_nan = self._allow_nan if allow_nan is None else allow_nan
         if not reset and y is None and self._is_plainly_good(X, min_rows):
-            return self._in_range(np.ascontiguousarray(X, X.dtype if X.dtype.kind == "f" else np.float64))
+            return np.ascontiguousarray(X, self.dtype_)
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64 if X.dtype.kind != "f" else X.dtype), np.nan)
         if isinstance(X, Masked):
@@ -152,12 +153,16 @@ class Recipe(BaseEstimator):
         shape_known = X.shape[1] == getattr(self, "n_features_in_", 0) and X.shape[0] >= max(1, min_rows)
         if not shape_known or hasattr(self, "feature_names_in_"):
             return False
-        return bool(np.isfinite(X.min()) and np.isfinite(X.max()))
+        limit = self._largest()
+        return bool(-limit <= X.min() and X.max() <= limit)  # False of NaN
+
+    def _largest(self) -> float:
+        """The magnitude up to which squares, and sums of many, are numbers in the model's dtype."""
+        return float(np.sqrt(np.finfo(self.dtype_).max)) / 1e3
 
     def _in_range(self, X: np.ndarray) -> np.ndarray:
         """X in the model's dtype, if its squares are numbers there."""
-        dtype = self.dtype_
-        limit = float(np.sqrt(np.finfo(dtype).max)) / 1e3
+        dtype, limit = self.dtype_, self._largest()
         # Not the maximum of |X|, which would be a second table.
         high, low = np.fmax.reduce(X, None, initial=0.0), np.fmin.reduce(X, None, initial=0.0)
         largest = max(float(high), -float(low))
