@@ -30,6 +30,26 @@ def test_persistent_chains_go_on():
     assert after["x"].shape == (7, 6) and not (after["x"] == 1).all()
 
 
+def test_persistent_chains_keep_what_is_hidden():
+    """z is x: a chain that draws x first goes to where its own hidden unit was."""
+    same = RBM(jnp.array([[80.0]]), jnp.array([-40.0]), jnp.array([-40.0]))
+    batch = Batch({"x": jnp.zeros((4, 1))}, jnp.ones(4))
+    objective = ContrastiveDivergence(1, persistent=True, sampler=Gibbs(("x", "z")))
+    carry = {"x": jnp.zeros((4, 1)), "z": jnp.array([[0.0], [1.0], [1.0], [0.0]])}
+    assert jax.tree.map(jnp.shape, objective.init(same, batch, jax.random.key(0))) == {
+        "x": (4, 1),
+        "z": (4, 1),
+    }
+    _, after = objective(same, batch, carry, jax.random.key(1))
+    assert after["x"][:, 0].tolist() == after["z"][:, 0].tolist() == [0, 1, 1, 0]
+
+
+def test_chains_from_the_data_do_not_draw_the_data_first():
+    objective = ContrastiveDivergence(1, sampler=Gibbs(("x", "z")))
+    with pytest.raises(Unsuitable, match="begins with 'x', and would forget the data"):
+        objective.check(RBM.random(2, 2, key=0), {"x": np.zeros((3, 2))})
+
+
 def test_chains_from_the_data_carry_their_weights():
     """A padded row is in neither phase: the loss does not depend on what it holds."""
     rbm, key = RBM.random(4, 3, key=0, scale=1.0), jax.random.key(1)

@@ -38,6 +38,24 @@ def test_held_coordinates_stay(oracle):
     assert moved["x"][1] == start["x"][1]
 
 
+def test_a_sweep_has_an_order():
+    """z is x and x is z: what is drawn first takes the value of the other."""
+    same = RBM(jnp.array([[80.0]]), jnp.array([-40.0]), jnp.array([-40.0]))
+    state, key = {"x": jnp.array([1.0]), "z": jnp.array([0.0])}, jax.random.key(0)
+    assert Gibbs().step(same, state, key) == {"x": 1, "z": 1}
+    assert Gibbs(("x", "z")).step(same, state, key) == {"x": 0, "z": 0}
+    assert repr(Gibbs(("x", "z"))) == "Gibbs(order=('x', 'z'))"
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [("xz", "names of variables"), (("x", "x"), "each once"), (("x",), "x, z"), (("x", "y"), "x, z")],
+)
+def test_an_order_names_every_variable_once(order, says):
+    with pytest.raises(BadInput, match=f"order.*{says}"):
+        Gibbs(order).check(RBM.random(2, 2, key=0))
+
+
 def test_the_rest_of_a_correlated_normal():
     """p(x_a | x_b) of a full covariance is not p(x_a): 4000 draws, five standard errors."""
     from numpyro.distributions import MultivariateNormal

@@ -21,13 +21,15 @@ class ContrastiveDivergence(Objective):
     """mean F(x⁺) − mean F(x⁻), with x⁻ from k sweeps of a chain begun at the data.
 
     The gradient is that of the negative log-likelihood with the model's expectation replaced
-    by the chain's. `persistent=True` lets the chains go on from update to update instead of
-    beginning anew at the data (`n_chains` of them, by default one a row of the batch).
-    Missing coordinates of x⁺ are drawn by the same chain, with what is known held fixed.
+    by the chain's. `persistent=True` lets the chains go on from update to update, with all their
+    variables, instead of beginning anew at the data (`n_chains` of them, by default one a row of
+    the batch). Missing coordinates of x⁺ are drawn by the same chain, with what is known held fixed.
 
     `sampler=None` takes one that suits the energy: `Gibbs()` where every variable is finite or has
     a known conditional, else `Langevin()`. The latter moves by a step of 0.1 in ℝⁿ, which suits
-    standardised data; for other scales name it: `sampler=Langevin(step_size)`.
+    standardised data; for other scales name it: `sampler=Langevin(step_size)`. Persistent chains of
+    an RBM cost one product of matrices less with `sampler=Gibbs(("x", "z"))`: then x follows from
+    hidden units drawn before the last update, which is no loss unless the steps are large.
 
     Hinton (2002), Training products of experts by minimizing contrastive divergence;
     Tieleman (2008), Training restricted Boltzmann machines using approximations to the
@@ -70,7 +72,14 @@ class ContrastiveDivergence(Objective):
                 "NegativeLogLikelihood."
             )
         need_free_energy(self, energy, data)
-        self._sampler(energy).check(energy)
+        sampler = self._sampler(energy)
+        sampler.check(energy)
+        first = (getattr(sampler, "order", None) or [None])[0]
+        if not self.persistent and first in data and len(energy.spaces) > len(data):
+            raise Unsuitable(
+                f"Chains begun at the data draw what is hidden first, but {sampler!r} begins with {first!r}, "
+                "and would forget the data. Leave its order out, or set persistent=True."
+            )
 
     def _sampler(self, energy):
         return suited(energy) if self.sampler is None else self.sampler
@@ -79,10 +88,12 @@ class ContrastiveDivergence(Objective):
         if not self.persistent:
             return None
         n = self.n_chains or batch.n
-        start = {k: v.value if is_masked(v) else v for k, v in batch.data.items()}
+        pick_key, start_key = jax.random.split(key)
+        seen = {k: v.value if is_masked(v) else v for k, v in batch.data.items()}
         # Padding is no place to begin at.
-        pick = jax.random.categorical(key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
-        return jax.tree.map(lambda a: jnp.asarray(a)[pick], start)
+        pick = jax.random.categorical(pick_key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
+        seen = jax.tree.map(lambda a: jnp.asarray(a)[pick], seen)
+        return self._sampler(energy).begin(energy, seen, start_key)
 
     def __call__(self, energy, batch, carry, key):
         fixed, positive = held(energy), batch.data
@@ -90,14 +101,13 @@ class ContrastiveDivergence(Objective):
             clamp_key, key = jax.random.split(key)
             positive = self._completed(fixed, batch, clamp_key)
         start = carry if self.persistent else positive
-        negative = self._sampler(fixed).advance(fixed, start, self.k, key)
-        negative = {name: jax.lax.stop_gradient(negative[name]) for name in positive}
+        chains = jax.lax.stop_gradient(self._sampler(fixed).advance(fixed, start, self.k, key))
         free = jax.vmap(lambda row: free_energy(energy, row))
-        below = free(negative)
+        below = free({name: chains[name] for name in positive})
         # Chains begun at the data carry the weights of their rows.
         negative_phase = below.mean() if self.persistent else batch.mean(below)
         terms = {"positive phase": batch.mean(free(positive)), "negative phase": -negative_phase}
-        return terms, (negative if self.persistent else None)
+        return terms, (chains if self.persistent else None)
 
     def _completed(self, energy, batch, key):
         return self._sampler(energy).complete(energy, batch.data, max(self.k, 5), key)

@@ -17,7 +17,11 @@ from ._objective import Objective
 
 
 class DescentState(eqx.Module):
-    """Optimizer moments, the partner, the objective's carry, and θ in unconstrained form."""
+    """Optimizer moments, the partner, the objective's carry, and what of θ is constrained, in ℝⁿ.
+
+    A parameter that lies in ℝⁿ anyway is in the energy and nowhere else: kept twice, it would be
+    copied after every update.
+    """
 
     optimizer: Any
     free: Any
@@ -72,12 +76,14 @@ class Descent(Learner):
         partner = self.objective.init_partner(energy, batch, partner_key)
         moving = (free, eqx.filter(partner, movable(partner)))
         carry = self.objective.init(energy, batch, key)
-        return DescentState(self._transformation.init(moving), free, partner, carry)
+        bent = jax.tree.map(lambda new, old: None if new is old else new, free, eqx.filter(energy, trainable))
+        return DescentState(self._transformation.init(moving), bent, partner, carry)
 
     def step(self, energy, state, batch, key, trainable):
-        _, frozen = eqx.partition(unconstrained(energy), trainable)
+        free, frozen = eqx.partition(unconstrained(energy), trainable)
         partner, rest = eqx.partition(state.partner, movable(state.partner))
-        moving = (state.free, partner)
+        # There and back again through a bijection is not where one was: what is bent goes on from ℝⁿ.
+        moving = (eqx.combine(state.free, free), partner)
 
         def loss(moving):
             free, partner = moving
@@ -99,7 +105,8 @@ class Descent(Learner):
         free, partner = optax.apply_updates(moving, updates)
         energy = constrained(eqx.combine(free, frozen))
         carry = jax.lax.stop_gradient(carry) if carry is not None else None
-        return energy, DescentState(optimizer, free, eqx.combine(partner, rest), carry), terms
+        bent = jax.tree.map(lambda old, new: None if old is None else new, state.free, free, is_leaf=_nothing)
+        return energy, DescentState(optimizer, bent, eqx.combine(partner, rest), carry), terms
 
     def evaluate(self, energy, state, batch, key):
         objective = _with_partner(self.objective, state.partner)
@@ -114,4 +121,8 @@ class Descent(Learner):
 
 
 def _with_partner(objective: Objective, partner: Any) -> Objective:
-    return eqx.tree_at(lambda o: o.partner, objective, partner, is_leaf=lambda x: x is None)
+    return eqx.tree_at(lambda o: o.partner, objective, partner, is_leaf=_nothing)
+
+
+def _nothing(leaf: Any) -> bool:
+    return leaf is None

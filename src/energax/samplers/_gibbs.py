@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from ..energy import Energy, FiniteDistribution, answers
-from ..errors import Unsuitable
+from ..errors import BadInput, Unsuitable
 from ..linalg import cholesky, solve_lower
 from ._sampler import Sampler
 
@@ -19,6 +20,10 @@ class Gibbs(Sampler):
     A block is a whole variable where the energy knows its `conditional`; a finite variable
     without that knowledge is swept coordinate by coordinate, each a softmax over its values.
 
+    `order` names all variables as a sweep visits them. By default it is that of the energy's
+    `spaces` from the end: hidden variables are named last and so drawn first, and a chain begun
+    at x forgets where its hidden part began.
+
     Geman and Geman (1984), Stochastic relaxation, Gibbs distributions, and the Bayesian
     restoration of images.
 
@@ -28,8 +33,18 @@ class Gibbs(Sampler):
     Array([1., 1., 1.], dtype=float32)
     """
 
+    order: tuple[str, ...] | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        if self.order is not None and (isinstance(self.order, str) or len(set(self.order)) < len(self.order)):
+            raise BadInput("order", repr(self.order), "names of variables, each once", 'Try ("x", "z").')
+
     def check(self, energy: Energy) -> None:
         spaces = energy.spaces
+        if self.order is not None and set(self.order) != set(spaces):
+            raise BadInput(
+                "order", repr(self.order), f"every variable of {type(energy).__name__}: {', '.join(spaces)}"
+            )
         for name, space in spaces.items():
             others = {k: _abstract(v) for k, v in spaces.items() if k != name}
             if not space.is_finite and not knows_conditional(energy, name, others):
@@ -44,9 +59,8 @@ class Gibbs(Sampler):
                 )
 
     def step(self, energy, state, key, held=None):
-        # Hidden variables are named last and drawn first, so that a chain begun at x forgets
-        # where its hidden part began. (The state itself is no guide: JAX sorts dicts.)
-        names = [name for name in reversed(energy.spaces) if name in state]
+        # The state itself is no guide to an order: JAX sorts dicts.
+        names = [name for name in self.order or reversed(energy.spaces) if name in state]
         for name, sub in zip(names, jax.random.split(key, len(names)), strict=True):
             state = {**state, name: draw_block(energy, name, state, sub, (held or {}).get(name))}
         return state

@@ -66,16 +66,20 @@ class Sampler(eqx.Module):
         drawn = {n: _anything(spaces[n], k) for n, k in zip(hidden, keys, strict=False)}
         return {**drawn, **{n: given[n] for n in spaces if n in given}}
 
+    def begin(self, energy: Energy, rows: dict[str, Any], key: Any) -> dict[str, Any]:
+        """`start` for every row."""
+        keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
+        return jax.vmap(lambda row, k: self.start(energy, row, k))(rows, keys)
+
     def advance(
         self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any, held: Any = None
     ) -> dict[str, Any]:
         """`n_steps` moves of one chain for every row; hidden variables that are not given start anywhere."""
         n, key = jax.tree.leaves(rows)[0].shape[0], unrolled(key)
-        rows = {name: rows[name] for name in energy.spaces if name in rows}
-        if len(rows) < len(energy.spaces):
+        if any(name not in rows for name in energy.spaces):
             start_key, key = jax.random.split(key)
-            keys = jax.random.split(start_key, n)
-            rows = jax.vmap(lambda row, k: self.start(energy, row, k))(rows, keys)
+            rows = self.begin(energy, rows, start_key)
+        rows = {name: rows[name] for name in energy.spaces}
 
         def move(state, key):
             keys = jax.random.split(key, n)

@@ -1,0 +1,57 @@
+"""Descent: the steps of its optimizer in ℝⁿ, and nothing kept twice."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from energax import fit
+from energax.batch import Batch
+from energax.energies import GaussianRBM
+from energax.learn import Descent, NegativeLogLikelihood
+from energax.parameters import constrained, trainable, unconstrained
+
+LEARNER = Descent(NegativeLogLikelihood(), optax.adam(0.05))
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    return np.random.default_rng(0).normal([1.0, -1.0, 0.5], [0.5, 1.0, 2.0], (40, 3)).astype(np.float32)
+
+
+def test_the_steps_are_those_of_the_optimizer_on_unconstrained_parameters(rows):
+    """Thirty steps by hand: σ moves as log σ, all else as it is."""
+    machine = GaussianRBM.random(3, 2, key=0, spread=0.3)
+    done = fit(machine, {"x": rows}, LEARNER, key=0, epochs=30)
+
+    def loss(free):
+        energy = constrained(free)
+        return jax.vmap(lambda x: energy.free_energy(x=x))(rows).mean() + energy.log_partition()
+
+    @jax.jit
+    def step(free, moments):
+        value, slope = jax.value_and_grad(loss)(free)
+        updates, moments = LEARNER.optimizer.update(slope, moments, free)
+        return optax.apply_updates(free, updates), moments, value
+
+    free = unconstrained(machine)
+    moments, losses = LEARNER.optimizer.init(free), []
+    for _ in range(30):
+        free, moments, value = step(free, moments)
+        losses.append(value)
+    np.testing.assert_allclose(done.history["objective"], losses, rtol=2e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6), done.energy, constrained(free)
+    )
+
+
+@pytest.mark.parametrize(("freeze", "kept"), [(None, 1), ("weight", 1), ("scale", 0)])
+def test_only_what_a_bijection_bends_is_kept_beside_the_energy(rows, freeze, kept):
+    machine = GaussianRBM.random(3, 2, key=0)
+    moves = trainable(machine, freeze)
+    batch = Batch({"x": jnp.asarray(rows)}, jnp.ones(len(rows)))
+    state = LEARNER.init(machine, batch, jax.random.key(0), moves)
+    _, after, _ = LEARNER.step(machine, state, batch, jax.random.key(1), moves)
+    assert len(jax.tree.leaves(state.free)) == kept
+    assert jax.tree.structure(after) == jax.tree.structure(state)
