@@ -69,6 +69,7 @@ def cases() -> list[Case]:
             units=EPOCHS * N / BATCH,
             unit="updates",
             quality=quality,
+            rest=0.1,
         )
         for name, objective in objectives.items()
         for dtype in ("float32", "float64")
