@@ -224,9 +224,9 @@ class Tied(Covariance):
     def row_energies(self, x, means):
         inverse, log_det = _inverse_factor(self.matrix)
         middle = means.mean(0)
-        projected = inverse @ (x - middle).T  # (d, n)
-        offset = (means - middle) @ inverse.T  # (k, d)
-        squared = jnp.square(projected[None] - offset[:, :, None]).sum(1)
+        projected, offset = (x - middle) @ inverse.T, (means - middle) @ inverse.T  # (n, d), (k, d)
+        # Columns last: XLA on a CPU (0.10.2) computes Σ_j (a_jn − b_kj)² wrongly if b is a product too.
+        squared = jnp.square(projected[None] - offset[:, None]).sum(2)
         return (0.5 * squared + log_det + _half_log_two_pi(x.shape[-1], x.dtype)).T
 
     def scatter(self, x, means, posterior):

@@ -119,9 +119,10 @@ class TiedWithin(Covariance):
     def row_energies(self, x, means):
         inverse, log_det = _inverse_factor(self.matrix)
         middle, d = means.mean(0), means.shape[1]
-        projected = jnp.einsum("kij,nj->kin", inverse, x - middle)
+        projected = jnp.einsum("kij,nj->kni", inverse, x - middle)
         offset = jnp.einsum("kij,kmj->kmi", inverse, (means - middle).reshape(-1, self.n_each, d))
-        squared = jnp.square(projected[:, None] - offset[..., None]).sum(2)  # (k, m, n)
+        # Columns last, as `Tied` has them and for its reason.
+        squared = jnp.square(projected[:, None] - offset[:, :, None]).sum(3)  # (k, m, n)
         energies = 0.5 * squared + (log_det + _half_log_two_pi(d, x.dtype))[:, None, None]
         return energies.reshape(len(means), -1).T
 
