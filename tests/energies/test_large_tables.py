@@ -39,7 +39,9 @@ def test_gaussian_energies(kind, size, dtype):
     with jax.enable_x64(dtype == "float64"):
         covariance, matrices = covariances(rng, d, k)[kind]
         found = np.asarray(jax.jit(lambda c, x, m: c.row_energies(x, m))(covariance, x, means))
-    expected = np.stack([-multivariate_normal(m, s).logpdf(x) for m, s in zip(means, matrices, strict=True)], 1)
+    expected = np.stack(
+        [-multivariate_normal(m, s).logpdf(x) for m, s in zip(means, matrices, strict=True)], 1
+    )
     np.testing.assert_allclose(found, expected, rtol=2e-5 if dtype == "float32" else 1e-11)
 
 

@@ -263,3 +263,21 @@ def test_minibatches_from_far_away_come_to_the_moments_of_the_rows():
         model.partial_fit(X)
         np.testing.assert_allclose(model.means_, X.mean(0)[None], rtol=1e-8)
         np.testing.assert_allclose(model.covariances_[0, 0, 0], X.var(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model", [GaussianMixture(1), KMeans(1), BernoulliMixture(1)], ids=lambda m: type(m).__name__
+)
+@pytest.mark.parametrize("before", ["fit", "partial_fit"])
+def test_a_few_rows_move_what_many_found_by_little(model, before):
+    """One row after a thousand moves a mean by about a thousandth of its way; as many rows by half of it."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((1000, 2)) < 0.3).astype(float)
+    centre = lambda m: np.ravel(
+        getattr(m, "means_", getattr(m, "cluster_centers_", getattr(m, "probs_", None)))
+    )
+    known = getattr(clone(model).set_params(random_state=0), before)(X)
+    old = centre(known).copy()
+    np.testing.assert_allclose(centre(known.partial_fit(np.ones((1, 2)))) - old, 0, atol=2e-3)
+    again = getattr(clone(model).set_params(random_state=0), before)(X).partial_fit(np.ones((1000, 2)))
+    assert (centre(again) - old > 0.3 * (1 - old)).all()

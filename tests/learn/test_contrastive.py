@@ -88,6 +88,24 @@ class Counts(Energy):
         return jax.scipy.special.gammaln(x + 1.0) - x * jnp.log(self.rate)
 
 
+class Poissons(Counts):
+    """The same, which knows that its one variable is a Poisson."""
+
+    def conditional(self, name, **given):
+        from numpyro.distributions import Poisson
+
+        return Poisson(self.rate)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_counts_that_know_their_conditional(persistent):
+    """Their draws are independent of where the chain began: the rate becomes the mean, within 5 errors."""
+    n = np.random.default_rng(0).poisson(3.0, 400)
+    learner = Descent(ContrastiveDivergence(persistent=persistent), optax.adam(0.05))
+    rate = fit(Poissons(jnp.array(1.0)), {"x": n}, learner, key=0, epochs=300).energy.rate
+    assert abs(rate - n.mean()) < 5 * np.sqrt(3.0 / 400)
+
+
 def test_refusals():
     with pytest.raises(Unsuitable, match="Langevin"):
         ContrastiveDivergence(sampler=Gibbs()).check(NeuralEnergy.random(2, key=0), {"x": np.zeros((2, 2))})

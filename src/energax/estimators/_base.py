@@ -295,7 +295,7 @@ class Recipe(BaseEstimator):
     def _continue(self, learner: Learner) -> Learner:
         """For `partial_fit`: the learner with the state of the fit before, if there was one."""
         before = getattr(self, "fit_", None)
-        return learner if before is None else Continued(learner, before.state)
+        return learner if before is None or before.state is None else Continued(learner, before.state)
 
     # -- saving ----------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         with self._precision():
             energy, initialise, n_init = self._start(X)
             options = {"weights": weight, "epochs": self.max_iter, "tolerance": True}
-            learner = self._em(X)
+            learner = self._em(X, keep_statistics=True)
             self._learn(energy, data, learner, n_init=n_init, initialise=initialise, **options)
             for _ in range(_REPAIRS):
                 moved = self._without_empty(X, weight, self._finish(data, weight))
@@ -93,13 +93,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One step of minibatch k-means, going on from the rows seen before."""
+        """One step of minibatch k-means, going on from the rows seen before, by `fit` too: each call weighs
+        by its rows."""
         first = not hasattr(self, "energy_")
         X, data, weight = self._at_the_door(X, sample_weight, reset=first)
         with self._precision():
             energy, initialise, _ = self._start(X) if first else (self.energy_, False, 1)
             learner = self._em(X, decay=_FORGETTING)
-            if getattr(self, "n_batches_seen_", 0):
+            if not first:
                 learner = self._continue(learner)
             self._learn(energy, data, learner, weights=weight, epochs=1, initialise=initialise)
             self._finish(data, weight)

@@ -46,7 +46,7 @@ class MixtureRecipe(Density):
             self._learn(
                 start,
                 data,
-                self._em(data),
+                self._em(data, keep_statistics=True),
                 weights=weight,
                 epochs=self.max_iter,
                 n_init=n_init,
@@ -56,7 +56,10 @@ class MixtureRecipe(Density):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One step of minibatch EM, going on from the rows seen before.
+        """One step of minibatch EM, going on from the rows seen before, by `fit` too.
+
+        A call weighs by its rows, and old rows are forgotten slowly. After a `fit` by another learner than
+        EM it goes on from the parameters alone.
 
         Cappé and Moulines (2009), On-line expectation-maximization for latent data models.
         """
@@ -65,7 +68,7 @@ class MixtureRecipe(Density):
         with self._precision():
             start, initialise, _ = self._start(X, data, weight) if first else (self.energy_, False, 1)
             learner = self._em(data, decay=_FORGETTING)
-            if getattr(self, "n_batches_seen_", 0):
+            if not first:
                 learner = self._continue(learner)
             self._learn(start, data, learner, weights=weight, epochs=1, initialise=initialise)
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1

@@ -19,7 +19,7 @@ from ._needs import by_encoder, has_log_partition, need_marginals
 
 
 class EMState(eqx.Module):
-    """For minibatches: running means of statistics, the energy they are centred at, and their number."""
+    """Means of statistics, the energy they are centred at, and of how many batches and rows they are."""
 
     statistics: Any
     reference: Any
@@ -48,12 +48,14 @@ class EM(Learner):
         tol: stop when the mean objective (or the parameters, by their summed squared change)
             moves by no more than this.
         decay: for minibatches, the exponent κ in (½, 1] of the step size (t + 2)^−κ with which
-            new statistics replace old ones; None uses only the batch at hand.
+            new statistics replace old ones (a batch that is larger or smaller than usual counts by its
+            rows); None uses only the batch at hand.
         chunk: rows whose posterior is held at one time.
         optimizer: any Optax optimizer for an M-step by descent. It keeps its state from M-step to
             M-step; the default, L-BFGS, begins each anew, since its curvature is that of one
             posterior.
         m_steps: how many of its steps an M-step takes.
+        keep_statistics: leave the means of the last statistics in the state, for minibatches to go on from.
 
     Dempster, Laird and Rubin (1977); for minibatches Cappé and Moulines (2009), On-line
     expectation-maximization algorithm for latent data models.
@@ -69,6 +71,7 @@ class EM(Learner):
     chunk: int = eqx.field(static=True, default=1024)
     optimizer: optax.GradientTransformation | None = None
     m_steps: int = eqx.field(static=True, default=5)
+    keep_statistics: bool = eqx.field(static=True, default=False)
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class EM(Learner):
         chunk: int = 1024,
         optimizer: optax.GradientTransformation | None = None,
         m_steps: int = 5,
+        keep_statistics: bool = False,
     ):
         if decay is not None and not 0.5 < decay <= 1:
             raise BadInput("decay", repr(decay), "an exponent in (0.5, 1]")
@@ -93,7 +97,7 @@ class EM(Learner):
         if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
             found = type(optimizer).__name__
             raise BadInput("optimizer", found, "an Optax optimizer, or None", "Try optax.adam(1e-2).")
-        self.optimizer, self.m_steps = optimizer, m_steps
+        self.optimizer, self.m_steps, self.keep_statistics = optimizer, m_steps, keep_statistics
         self.temperature = 0.0 if hard else temperature
         self.tol, self.criterion, self.decay, self.chunk = tol, criterion, decay, chunk
 
@@ -146,7 +150,7 @@ class EM(Learner):
         if self.optimizer is not None:
             free = eqx.filter(unconstrained(energy), trainable)
             return EMState(None, None, *none, self.optimizer.init(free))
-        if self.decay is None:
+        if self.decay is None and not self.keep_statistics:
             return EMState(None, None, *none)
         shapes = eqx.filter_eval_shape(lambda e, b: self._expect(e, b)[0], energy, batch)
         statistics = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
@@ -227,6 +231,9 @@ class EM(Learner):
         terms = {"negative log-likelihood": loss / _or_one(share)}
         if self.decay is not None:
             state, statistics = self._blended(energy, state, statistics, share)
+        elif self.keep_statistics:
+            seen = share.astype(state.seen.dtype)
+            state = EMState(_means(statistics, share), energy, jnp.ones_like(state.count), seen)
         new = constrained_maximum(energy, statistics, trainable)
         # A batch of nothing but padding says nothing.
         keep = lambda a, b: jnp.where(share > 0, b, a) if eqx.is_array(a) else a
@@ -234,9 +241,11 @@ class EM(Learner):
 
     def _blended(self, energy, state, statistics, share):
         """Old statistics and new ones, as means a row; and their sum over all the rows seen."""
-        fresh = jax.tree.map(lambda s: s / _or_one(share).astype(s.dtype), statistics)
-        rate = jnp.where(state.count == 0, 1.0, (state.count + 2.0) ** -self.decay)
-        rate = jnp.where(share > 0, rate, 0.0)
+        fresh = _means(statistics, share)
+        # A batch counts by its rows: one of half the usual size forgets half as much.
+        usual = state.seen / _or_one(state.count)
+        forgets = (1 - (state.count + 2.0) ** -self.decay) ** (share / _or_one(usual))
+        rate = jnp.where(share > 0, jnp.where(state.count == 0, 1.0, 1 - forgets), 0.0)
         # Statistics that are centred at the old θ must be carried over to the new one.
         old = recentred(energy, state.statistics, state.reference)
         blend = lambda a, b: (1 - rate).astype(a.dtype) * a + rate.astype(a.dtype) * b
@@ -258,6 +267,10 @@ class EM(Learner):
         leaves = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
         moved = [jnp.sum((a - b) ** 2) for a, b in leaves if eqx.is_inexact_array(a)]
         return sum(moved) <= self.tol
+
+
+def _means(statistics: Any, share: Any) -> Any:
+    return jax.tree.map(lambda s: s / _or_one(share).astype(s.dtype), statistics)
 
 
 def _or_one(weight: Any) -> Any:

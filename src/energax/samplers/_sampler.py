@@ -75,15 +75,18 @@ class Sampler(eqx.Module):
         self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any, held: Any = None
     ) -> dict[str, Any]:
         """`n_steps` moves of one chain for every row; hidden variables that are not given start anywhere."""
-        n, key = jax.tree.leaves(rows)[0].shape[0], unrolled(key)
+        n = jax.tree.leaves(rows)[0].shape[0]
         if any(name not in rows for name in energy.spaces):
             start_key, key = jax.random.split(key)
-            rows = self.begin(energy, rows, start_key)
+            rows = self.begin(energy, rows, unrolled(start_key))
         rows = {name: rows[name] for name in energy.spaces}
 
         def move(state, key):
-            keys = jax.random.split(key, n)
-            return jax.vmap(lambda s, k, h: self.step(energy, s, k, h))(state, keys, held)
+            by = lambda keys: jax.vmap(lambda s, k, h: self.step(energy, s, k, h))(state, keys, held)
+            try:
+                return by(jax.random.split(unrolled(key), n))
+            except NotImplementedError:  # some draws of JAX take its own keys alone: Poisson
+                return by(jax.random.split(key, n))
 
         if n_steps == 1:  # a key made from a key made from a key takes longer than some moves
             return move(rows, key)
