@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
-from energax import Energy, Mixture
+from energax import Energy, Mixture, fit, log_prob
 from energax.compose import Switch
 from energax.energies import RBM, Diagonal, Gaussians
 from energax.energy import free_energy
 from energax.errors import BadInput, Unsuitable
+from energax.learn import EM, Descent, PseudoLikelihood
 from energax.missing import Masked
 from energax.spaces import Binary, Categorical, Positive, Real, parameter
 
@@ -189,3 +190,32 @@ def test_what_cannot_be_composed_is_refused_in_a_sentence(build, sentence):
 def test_a_mixture_needs_components_that_are_normalised():
     with pytest.raises(Unsuitable, match="log Z of every component"):
         Mixture([bare(), bare()])
+
+
+class Answer(Energy):
+    """p(y | c), and nothing of how c is distributed."""
+
+    inputs = frozenset({"c"})
+    weight: jax.Array
+
+    @property
+    def spaces(self):
+        return {"c": Binary(2), "y": Binary()}
+
+    def __call__(self, *, c, y):
+        return -y * (self.weight @ c)
+
+
+def test_a_mixture_of_one_is_that_one_though_it_has_inputs():
+    answer = Answer(jnp.array([1.0, -2.0]))
+    data = {"c": jnp.array([[1.0, 1], [1, 0], [0, 1]]), "y": jnp.array([1.0, 0, 1])}
+    mixed = Mixture([answer])
+    assert mixed.inputs == {"c"}
+    np.testing.assert_allclose(log_prob(mixed, data).value, log_prob(answer, data).value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("learner", [EM(), Descent(PseudoLikelihood())], ids=["EM", "pseudo-likelihood"])
+def test_what_learns_the_joint_refuses_inputs(learner):
+    data = {"c": np.array([[1.0, 1], [1, 0]]), "y": np.array([1.0, 0])}
+    with pytest.raises(Unsuitable, match=r"says nothing of \['c'\].*CrossEntropy"):
+        fit(Answer(jnp.zeros(2)), data, learner, key=0)

@@ -217,6 +217,10 @@ class Switch(Energy):
         return {**self.parts[0].spaces, self.name: Categorical(len(self.parts))}
 
     @property
+    def inputs(self):  # type: ignore[override]
+        return frozenset().union(*(part.inputs for part in self.parts))
+
+    @property
     def marginalises(self):  # type: ignore[override]
         return frozenset.intersection(*(part.marginalises for part in self.parts))
 
@@ -291,6 +295,10 @@ class Mixture(Energy):
     @property
     def spaces(self):
         return self.components.spaces
+
+    @property
+    def inputs(self):  # type: ignore[override]
+        return self.components.inputs
 
     @property
     def marginalises(self):  # type: ignore[override]

@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import energax
-from energax.errors import BadInput, ConvergenceWarning, Diverged
-from energax.estimators import LinearClassifier, MLPClassifier
+from energax.errors import BadInput, ConvergenceWarning, Diverged, NotFitted
+from energax.estimators import VAE, BernoulliRBM, EnergyModel, LinearClassifier, MLPClassifier
 from energax.estimators._network import moments
 from energax.learn import CrossEntropy, Descent, Margin
 
@@ -213,3 +213,43 @@ def test_a_learner_of_closures_is_pickled_but_not_saved(tmp_path):
     assert np.array_equal(energax.load(tmp_path / "m").predict_proba(IRIS), model.predict_proba(IRIS))
     with pytest.raises(energax.BadFile, match="not MLPClassifier"):
         MLPClassifier.load(tmp_path / "m")
+
+
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")
+@pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)
+def test_score_has_a_door_too(model):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.repeat(["a", "b"], 15)
+    with pytest.raises(NotFitted):
+        clone(model).score(X, y)
+    fitted = clone(model).set_params(max_iter=2).fit(X, y)
+    with pytest.raises(BadInput, match="labels of another kind"):
+        fitted.score(X, np.repeat([0, 1], 15))
+    for weight in (np.full(30, np.nan), np.ones(29), np.zeros(30)):
+        with pytest.raises(BadInput, match="sample_weight"):
+            fitted.score(X, y, weight)
+
+
+@pytest.mark.parametrize("rate", [-0.1, None, "a", np.nan, np.inf])
+@pytest.mark.parametrize(
+    "model",
+    [LinearClassifier(batch_size=10), MLPClassifier(), VAE(), EnergyModel(), BernoulliRBM()],
+    ids=lambda m: type(m).__name__,
+)
+def test_a_step_size_is_a_positive_number(model, rate):
+    name = "learning_rate_init" if isinstance(model, MLPClassifier) else "learning_rate"
+    X, y = np.tile([[0.0, 1], [1, 0]], (15, 1)), np.tile([0, 1], 15)
+    with pytest.raises(BadInput, match=f"{name}: .*a number >= 0"):
+        clone(model).set_params(**{name: rate}).fit(X, y)
+
+
+def test_columns_of_any_scale_are_standardised():
+    """Seconds or gigaseconds: the same table, the same answers."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
+    X[:, 0] += 3 * y
+    answers = [
+        MLPClassifier((8,), max_iter=50, tol=None, random_state=0).fit(X * scale, y).predict_proba(X * scale)
+        for scale in (1.0, 2.0**-30, 2.0**30)
+    ]
+    np.testing.assert_allclose(answers[1], answers[0], atol=1e-5)
+    np.testing.assert_allclose(answers[2], answers[0], atol=1e-5)

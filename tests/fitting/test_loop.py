@@ -399,3 +399,47 @@ class Vector(Scaled):
 def test_an_energy_that_cannot_be_learned_is_refused_before_any_work(rows, energy, sentence):
     with pytest.raises(BadInput, match=sentence):
         fit(energy, {"x": rows}, Descent(ScoreMatching(), optax.adam(0.1)), key=0, epochs=1)
+
+
+class Steep(Energy):
+    """A Gumbel density by its scale: finite where the rows lie, and an overflow not far from there."""
+
+    rate: jax.Array
+
+    @property
+    def spaces(self):
+        return {"x": Real()}
+
+    def __call__(self, *, x):
+        return jnp.exp(self.rate * x) - self.rate * x - jnp.log(self.rate)
+
+    def log_partition(self):
+        return jnp.zeros(())
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_a_row_of_weight_zero_may_hold_anything(batch_size):
+    """It is as if it were not there, though the energy overflows on it and 0 · ∞ is NaN."""
+    x = np.array([0.1, -0.3, -0.2, 100.0], np.float32)
+    options = {"key": 0, "epochs": 5, "batch_size": batch_size}
+    found = fit(Steep(jnp.array(1.0)), {"x": x}, likelihood(), weights=[1, 1, 1, 0], **options)
+    without = fit(Steep(jnp.array(1.0)), {"x": x[:3]}, likelihood(), **options)
+    assert found.status == without.status == "budget spent"
+    if batch_size is None:
+        np.testing.assert_allclose(found.energy.rate, without.energy.rate, rtol=1e-6)
+
+
+def test_validation_is_of_the_same_variables_and_as_complete(rows):
+    complete = Descent(ScoreMatching(), optax.sgd(0.1))
+    holes = rows.copy()
+    holes[0, 0] = np.nan
+    with pytest.raises(Unsuitable, match=r"validation: .*missing values of 'x'"):
+        fit(bowl(), {"x": rows}, complete, key=0, epochs=1, validation={"x": holes})
+    with pytest.raises(Unsuitable, match="missing values of 'x'"):
+        fit(bowl(), [{"x": rows}, {"x": holes}], complete, key=0, epochs=1)
+    machine, z = RBM.random(2, 1, key=0), np.zeros((97, 1))
+    both = {"x": (rows > 0).astype(float), "z": z}
+    with pytest.raises(BadInput, match=r"validation: found the names \['x'\].*\['x', 'z'\]"):
+        fit(machine, both, likelihood(), key=0, epochs=1, validation={"x": both["x"]})
+    with pytest.raises(BadInput, match=r"batch 1: found the names \['x'\].*\['x', 'z'\]"):
+        fit(machine, [both, {"x": both["x"]}], likelihood(), key=0, epochs=1)

@@ -1,5 +1,6 @@
 """Every bound lies below log p(x), tightens with more samples, and is tight at the posterior."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -148,3 +149,20 @@ def test_a_discrete_cause_is_found(estimator):
     done = fit(energy, {"x": X}, learner, key=2, epochs=300)
     log_p = -jax.vmap(lambda x: free_energy(done.energy, {"x": x}))(X).mean()
     assert log_p > -np.log(2) - 0.1
+
+
+class _Forgetful(eqx.Module):
+    """An encoder whose hidden coordinates are a batch, not an event."""
+
+    def __call__(self, *, x):
+        from numpyro.distributions import Normal
+
+        return Normal(x[:2], 1.0)
+
+
+@pytest.mark.parametrize("estimator", [None, ScoreFunction()])
+def test_an_encoder_answers_by_one_distribution_over_all_that_is_hidden(estimator):
+    batch = Batch({"x": jnp.ones((3, 4))}, jnp.ones(3))
+    objective = ELBO(_Forgetful(), estimator=estimator)
+    with pytest.raises(BadInput, match=r"encoder: .*batch shape \(2,\).*Try .to_event\(1\)"):
+        objective(Decoder.random(4, 2, key=0), batch, None, jax.random.key(0))

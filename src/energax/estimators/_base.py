@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
+import optax
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
@@ -191,6 +192,14 @@ class Recipe(BaseEstimator):
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
             if not whole or value < 1:
                 raise BadInput(name, repr(value), "a whole number >= 1")
+
+    def _adam(self, name: str = "learning_rate") -> optax.GradientTransformation:
+        """Adam at the step size of this name."""
+        rate = getattr(self, name)
+        real = isinstance(rate, (int, float, np.number)) and not isinstance(rate, bool)
+        if not real or not 0 <= rate < np.inf:
+            raise BadInput(name, repr(rate), "a number >= 0", "Try 0.001.")
+        return optax.adam(float(rate))
 
     def _check_fitted(self) -> None:
         try:

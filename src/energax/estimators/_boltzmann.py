@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ..energies import RBM
 from ..errors import BadInput
@@ -101,7 +100,7 @@ class BernoulliRBM(Transformer, Density):
         return self
 
     def _learner(self) -> Any:
-        return self._chosen_learner(lambda: ContrastiveDivergence(), lambda: optax.adam(self.learning_rate))
+        return self._chosen_learner(lambda: ContrastiveDivergence(), self._adam)
 
     def _given(self, X: np.ndarray) -> dict[str, Any]:
         return {"x": with_mask(zeros_and_ones(X, self.binarize))}

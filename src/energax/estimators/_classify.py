@@ -12,7 +12,7 @@ import optax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from ..energies import Linear, Scorer
 from ..errors import BadInput
@@ -130,9 +130,15 @@ class _Classifier(ClassifierMixin, Recipe):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows (by weight) whose label is predicted."""
+        predicted = self.predict(X)
         with at_the_door("y", "a label for each row"):
-            right = column_or_1d(y) == self.predict(X)
-        return float(np.average(right, weights=sample_weight))
+            y = column_or_1d(y)
+            check_consistent_length(predicted, y)
+            both = [np.asarray(a).dtype.kind in "OUST" for a in (y, predicted)]
+            if both[0] != both[1]:
+                raise ValueError("labels of another kind than those of fit")
+        weight = self._check_weight(sample_weight, predicted)
+        return float(np.average(y == predicted, weights=weight))
 
     # -- settings --------------------------------------------------------------------------
 
@@ -201,9 +207,7 @@ class LinearClassifier(_Classifier):
     def _learner(self, passes: bool = False):
         smooth = self.loss == "cross-entropy" or isinstance(self.loss, CrossEntropy)
         whole = smooth and self.batch_size is None and not passes
-        return self._chosen_learner(
-            self._objective, lambda: optax.lbfgs() if whole else optax.adam(self.learning_rate)
-        )
+        return self._chosen_learner(self._objective, lambda: optax.lbfgs() if whole else self._adam())
 
     def _fit_options(self):
         return {"epochs": self.max_iter, "batch_size": self.batch_size, "tolerance": self.tol is not None}
@@ -275,7 +279,7 @@ class MLPClassifier(_Classifier):
         return Scorer(built, d, k)
 
     def _learner(self, passes: bool = False):
-        return self._chosen_learner(self._objective, lambda: optax.adam(self.learning_rate_init))
+        return self._chosen_learner(self._objective, lambda: self._adam("learning_rate_init"))
 
     def _fit_options(self):
         held_out = {}

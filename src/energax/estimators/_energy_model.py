@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ..energies import NeuralEnergy
 from ..estimate import Estimate
@@ -128,9 +127,7 @@ class EnergyModel(Density):
         return MultivariateNormal(jnp.zeros(len(root), root.dtype), scale_tril=root)
 
     def _learner(self) -> Any:
-        return self._chosen_learner(
-            lambda: NoiseContrastive(self._noise(), self.n_noise), lambda: optax.adam(self.learning_rate)
-        )
+        return self._chosen_learner(lambda: NoiseContrastive(self._noise(), self.n_noise), self._adam)
 
     def _normalise(self) -> None:
         method = Importance(self._noise(), int(self.n_importance))

@@ -177,6 +177,7 @@ class MixtureRecipe(Density):
 
     def bic(self, X: Any) -> float:
         """−2 log p(X) + (free parameters) log n: the lower the better."""
+        self._check_fitted()
         X = self._check_X(X, reset=False)
         return -2 * float(self.score_samples(X).sum()) + self._n_parameters() * np.log(len(X))
 

@@ -136,6 +136,7 @@ def moments(X: np.ndarray, weight: np.ndarray | None) -> tuple[Any, Any]:
     total = np.where(w.sum(0) > 0, w.sum(0), 1.0)
     mean = (w * np.nan_to_num(X)).sum(0) / total
     spread = np.sqrt((w * (np.nan_to_num(X) - mean) ** 2).sum(0) / total)
-    tiny = 1e-6 * np.maximum(1.0, np.abs(mean))
+    # Less than the rounding of its mean is no spread.
+    tiny = 8 * np.finfo(X.dtype).eps * np.abs(mean)
     spread = np.where(spread > tiny, spread, 1.0)
     return jnp.asarray(mean.astype(X.dtype)), jnp.asarray(spread.astype(X.dtype))

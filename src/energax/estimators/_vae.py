@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ..energies import Bernoulli, Decoder, Gaussian
 from ..errors import BadInput
@@ -153,9 +152,7 @@ class VAE(Transformer, Density):
         return Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
 
     def _learner(self, encoder: Encoder) -> Any:
-        learner = self._chosen_learner(
-            lambda: ELBO(encoder, self.samples), lambda: optax.adam(self.learning_rate)
-        )
+        learner = self._chosen_learner(lambda: ELBO(encoder, self.samples), self._adam)
         objective = learner.objective if isinstance(learner, Descent) else learner
         trains = callable(objective.partner) and type(objective).partner is not Learner.partner
         if not trains:

@@ -89,6 +89,20 @@ def epoch_order(key: jax.Array, epoch: int, n: int, n_batches: int, size: int) -
     return grid
 
 
+def silenced(data: Any, weight: np.ndarray) -> Any:
+    """The same rows, those of weight 0 holding what the first that counts holds.
+
+    Nothing they say is used; but an energy that overflows on them has a gradient that no weight undoes,
+    since 0 · ∞ is NaN.
+    """
+    nothing, first = np.flatnonzero(weight == 0), np.argmax(weight > 0)
+    if all((np.asarray(a[nothing]) == np.asarray(a[first])).all() for a in jax.tree.leaves(data)):
+        return data  # nothing of the size of the table is copied
+    row = np.arange(len(weight))
+    row[nothing] = first
+    return jax.tree.map(lambda a: a[row], data)
+
+
 def padded_rows(data: Any, weight: np.ndarray, multiple: int) -> tuple[Any, np.ndarray]:
     """Rows repeated, with weight 0, until their number divides by `multiple`."""
     short = -len(weight) % multiple

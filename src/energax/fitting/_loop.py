@@ -15,13 +15,22 @@ import numpy as np
 
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput
+from ..errors import BadInput, Unsuitable
 from ..keys import as_key, numpy_generator
 from ..missing import number_of_rows
 from ..parameters import Freeze, check_parameters, in_its_precision, trainable
 from . import _compiled as compiled
 from ._checkpoint import as_checkpoint, fingerprint, load_carry, save_carry
-from ._data import batch_layout, check_data, check_weights, epoch_order, is_stream, padded_rows, real_dtype
+from ._data import (
+    batch_layout,
+    check_data,
+    check_weights,
+    epoch_order,
+    is_stream,
+    padded_rows,
+    real_dtype,
+    silenced,
+)
 from ._learner import Learner
 from ._progress import Bar
 from ._result import Fit
@@ -151,7 +160,7 @@ class _Run:
         data = check_data(self.energy, data)
         n = number_of_rows(data)
         weight = check_weights(weights, n, real_dtype((data, self.energy_arrays)))
-        data, weight, held_out = self._hold_out(data, weight, validation)
+        data, weight, held_out = self._hold_out(silenced(data, weight), weight, validation)
         self.n = n = len(weight)  # rows that are added to fill the devices are never shuffled in
         data, weight = padded_rows(data, weight, self.shards)
         n_batches, size = batch_layout(n, batch_size)
@@ -197,13 +206,19 @@ class _Run:
             held, kept = np.sort(order[:n_held]), np.sort(np.append(order[n_held:], padding))
             held_out = Batch(*jax.tree.map(lambda a: jnp.asarray(a[held]), (data, weight)))
             return jax.tree.map(lambda a: a[kept], data), weight[kept], held_out
-        return data, weight, self.held_out(validation, weight.dtype)
+        return data, weight, self.held_out(validation, data, weight.dtype)
 
-    def held_out(self, validation, dtype) -> Batch | None:
-        """Validation rows given as such."""
+    def held_out(self, validation, data, dtype) -> Batch | None:
+        """Validation rows given as such: of the variables that are learned from."""
         if validation is None:
             return None
         rows = check_data(self.energy, validation, "validation")
+        if set(rows) != set(data):
+            raise BadInput("validation", f"the names {sorted(rows)}", f"those of the data: {sorted(data)}")
+        try:
+            self.learner.check(self.energy, rows)
+        except Unsuitable as refusal:
+            raise Unsuitable(f"validation: {refusal}") from None
         return Batch(jax.tree.map(jnp.asarray, rows), jnp.ones(number_of_rows(rows), dtype))
 
     def _epochs(self, program, carry, data, weight, held_out, keys, n_epochs, identity, full) -> Fit:

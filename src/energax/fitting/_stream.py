@@ -15,7 +15,7 @@ from ..errors import BadInput
 from ..missing import Masked, number_of_rows
 from . import _compiled as compiled
 from ._checkpoint import fingerprint, load_carry, save_carry
-from ._data import check_data, check_weights, padded_rows, real_dtype
+from ._data import check_data, check_weights, padded_rows, real_dtype, silenced
 from ._progress import Bar
 from ._result import Fit
 from ._structural import structural
@@ -30,6 +30,7 @@ class _Batches:
     def __init__(self, run: _Run, source: Any, epochs: int):
         self.run, self.source = run, source
         self.size, self.with_missing = 0, frozenset[str]()
+        self.names: frozenset[str] | None = None
         if isinstance(source, Iterator) and epochs > 1:
             raise BadInput(
                 "data",
@@ -43,8 +44,16 @@ class _Batches:
             data, weights = item if isinstance(item, tuple) else (item, None)
             data = check_data(self.run.energy, data, f"batch {i}")
             weight = check_weights(weights, number_of_rows(data), real_dtype((data, self.run.energy_arrays)))
+            data = silenced(data, weight)
+            if self.names not in (None, frozenset(data)):
+                found, before = f"the names {sorted(data)}", sorted(self.names or ())
+                raise BadInput(f"batch {i}", found, f"those of the batches before: {before}")
+            self.names = frozenset(data)
             # Once a variable has missing values it stays masked: the compiled step is for one kind.
-            self.with_missing |= {k for k, v in data.items() if isinstance(v, Masked)}
+            missing = {k for k, v in data.items() if isinstance(v, Masked)}
+            if missing - self.with_missing:
+                self.run.learner.check(self.run.energy, data)
+            self.with_missing |= missing
             for name in self.with_missing & set(data):
                 if not isinstance(data[name], Masked):
                     data[name] = Masked(data[name], np.ones(data[name].shape, bool))
@@ -80,7 +89,7 @@ def fit_stream(run: _Run, source: Any, epochs: int, validation: Any) -> Fit:
         raise BadInput("data", "a stream without batches", "at least one batch")
     data, weight = first
     program = run.program(data)
-    held_out = run.held_out(validation, weight.dtype)
+    held_out = run.held_out(validation, data, weight.dtype)
     key = compiled.restart_keys(run.key, 1)[0]
     energy = run.place(structural(run.energy), by_rows=False)
     placed = run.place((data, weight), by_rows=True)

@@ -15,7 +15,7 @@ from ..errors import BadInput, Unsuitable
 from ..finite import ENUMERATION_LIMIT, Assignments
 from ..fitting import Learner
 from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
-from ._needs import by_encoder, has_log_partition, need_marginals
+from ._needs import by_encoder, has_log_partition, need_joint, need_marginals
 
 
 class EMState(eqx.Module):
@@ -116,6 +116,7 @@ class EM(Learner):
         need_marginals(self, energy, data)
         if not self._descends(energy):
             return
+        need_joint(self, energy)
         if self.decay is not None:
             raise Unsuitable(
                 f"EM(decay=) blends sums over rows, but {name} has no `statistics` and `maximise` to make "

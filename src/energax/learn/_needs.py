@@ -21,6 +21,16 @@ def need_complete(objective: Any, energy: Energy, data: Mapping[str, Any], *name
             )
 
 
+def need_joint(objective: Any, energy: Energy) -> None:
+    """Refuse an energy that says nothing of how its inputs are distributed."""
+    if energy.inputs:
+        raise Unsuitable(
+            f"{type(objective).__name__} learns how all variables are distributed, but "
+            f"{type(energy).__name__} says nothing of {sorted(energy.inputs)}. Learn the answers: "
+            "CrossEntropy, or NegativeLogLikelihood."
+        )
+
+
 def need_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
     """Refuse missing values that the energy neither integrates out nor can enumerate."""
     for name, value in data.items():

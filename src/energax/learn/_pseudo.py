@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..energy import free_energy
 from ..errors import Unsuitable
-from ._needs import need_complete, need_free_energy
+from ._needs import need_complete, need_free_energy, need_joint
 from ._objective import Objective, need_variables
 
 
@@ -30,6 +30,7 @@ class PseudoLikelihood(Objective):
     """
 
     def check(self, energy, data):
+        need_joint(self, energy)
         observed = [n for n in energy.spaces if n in data]
         need_variables(self, energy, data, *observed)
         endless = {n: energy.spaces[n] for n in observed if not energy.spaces[n].is_finite}

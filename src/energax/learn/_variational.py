@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..batch import Batch
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
-from ._needs import has_log_partition, need_free_energy, need_log_partition, need_marginals
+from ._needs import has_log_partition, need_free_energy, need_joint, need_log_partition, need_marginals
 from ._objective import Objective
 
 
@@ -54,6 +54,7 @@ class ELBO(Objective):
         self.estimator = Reparameterised() if estimator is None else estimator
 
     def check(self, energy, data):
+        need_joint(self, energy)
         hidden = [n for n in energy.spaces if n not in data]
         if len(hidden) != 1:
             raise Unsuitable(
@@ -74,7 +75,8 @@ class ELBO(Objective):
         (name,) = [n for n in energy.spaces if n not in batch.data]
 
         def row(key, **row):
-            return self.estimator.draw(energy, name, row, self.partner(**row), key, self.samples)
+            q = _fitting(self.partner(**row), energy.spaces[name], name)
+            return self.estimator.draw(energy, name, row, q, key, self.samples)
 
         energies, log_q = _tame(batch).map_with_keys(row, key)
         correction = self.estimator.correction(-energies - log_q, log_q, batch.weight)
@@ -86,6 +88,19 @@ class ELBO(Objective):
         else:
             terms = {"negative bound": batch.mean(correction - _log_mean(-energies - log_q))}
         return {**terms, "log partition": energy.log_partition()}, carry
+
+
+def _fitting(q: Any, space: Any, name: str) -> Any:
+    """The encoder's answer, if it is one distribution over the whole of the hidden variable."""
+    shapes = getattr(q, "batch_shape", ()), getattr(q, "event_shape", space.shape)
+    if shapes != ((), space.shape):
+        raise BadInput(
+            "encoder",
+            f"a distribution of batch shape {shapes[0]} and event shape {shapes[1]}",
+            f"() and {space.shape}: one distribution over all of {name!r}",
+            f"Try .to_event({len(space.shape)}).",
+        )
+    return q
 
 
 class Reparameterised(eqx.Module):
