@@ -8,8 +8,9 @@ import numpy as np
 import optax
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -253,3 +254,12 @@ def test_columns_of_any_scale_are_standardised():
     ]
     np.testing.assert_allclose(answers[1], answers[0], atol=1e-5)
     np.testing.assert_allclose(answers[2], answers[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0, 1e4])
+def test_columns_far_from_the_origin_do_not_end_it_early(shift):
+    """The optimum at default settings is scikit-learn's, whose penalty is the same: 1 / (n α)."""
+    X, y = make_classification(600, 8, weights=[0.97], random_state=0, flip_y=0.02)
+    theirs = LogisticRegression(C=1 / (600 * 1e-4), max_iter=10_000, tol=1e-10).fit(X, y)
+    ours = LinearClassifier().fit(X + shift, y)
+    assert log_loss(y, ours.predict_proba(X + shift)) < log_loss(y, theirs.predict_proba(X)) + 0.012

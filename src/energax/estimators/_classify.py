@@ -168,7 +168,9 @@ class LinearClassifier(_Classifier):
         alpha: strength of ½ α ‖W‖² (an objective given as `loss` brings its own).
         learning_rate, batch_size: with `batch_size=None` cross-entropy is minimised by L-BFGS
             over all rows; everything else by Adam.
-        max_iter, tol: passes over the data, and the change of the objective that ends them.
+        max_iter, tol: passes over the data, and the change of the objective that ends them; for L-BFGS a
+            ten-thousandth of it, since it creeps where columns lie far from 0 or differ in scale.
+            Standardise such columns.
         learner: any energax learner, instead of all that.
 
     >>> from sklearn.datasets import load_iris
@@ -205,9 +207,16 @@ class LinearClassifier(_Classifier):
         return Linear(jnp.zeros((k, d)), jnp.zeros(k))
 
     def _learner(self, passes: bool = False):
-        smooth = self.loss == "cross-entropy" or isinstance(self.loss, CrossEntropy)
-        whole = smooth and self.batch_size is None and not passes
+        whole = self._is_smooth_and_whole and not passes
         return self._chosen_learner(self._objective, lambda: optax.lbfgs() if whole else self._adam())
+
+    @property
+    def _is_smooth_and_whole(self) -> bool:
+        smooth = self.loss == "cross-entropy" or isinstance(self.loss, CrossEntropy)
+        return smooth and self.batch_size is None
+
+    def _descent_options(self):
+        return {"tol": 1e-4 * self.tol if self.tol and self._is_smooth_and_whole else self.tol}
 
     def _fit_options(self):
         return {"epochs": self.max_iter, "batch_size": self.batch_size, "tolerance": self.tol is not None}
