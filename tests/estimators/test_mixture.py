@@ -281,3 +281,13 @@ def test_a_few_rows_move_what_many_found_by_little(model, before):
     np.testing.assert_allclose(centre(known.partial_fit(np.ones((1, 2)))) - old, 0, atol=2e-3)
     again = getattr(clone(model).set_params(random_state=0), before)(X).partial_fit(np.ones((1000, 2)))
     assert (centre(again) - old > 0.3 * (1 - old)).all()
+
+
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")  # a floor is worse than none
+def test_a_warm_start_heeds_what_was_changed():
+    X = load_iris().data
+    model = GaussianMixture(2, warm_start=True, random_state=0).fit(X).set_params(reg_covar=10.0)
+    assert np.linalg.eigvalsh(model.fit(X).covariances_).min() > 9.99
+    for change in ({"covariance_type": "diag"}, {"n_components": 3}):
+        with pytest.raises(BadInput, match=f"{next(iter(change))}: .*warm_start=False"):
+            clone(model).fit(X).set_params(**change).fit(X)

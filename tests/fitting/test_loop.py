@@ -443,3 +443,14 @@ def test_validation_is_of_the_same_variables_and_as_complete(rows):
         fit(machine, both, likelihood(), key=0, epochs=1, validation={"x": both["x"]})
     with pytest.raises(BadInput, match=r"batch 1: found the names \['x'\].*\['x', 'z'\]"):
         fit(machine, [both, {"x": both["x"]}], likelihood(), key=0, epochs=1)
+
+
+def test_an_epoch_that_was_cut_short_is_not_gone_on_from(rows, tmp_path):
+    """Steps that end within an epoch: the same fit resumes, a longer one is refused, whole epochs extend."""
+    options = {"key": 0, "batch_size": 40, "checkpoint": tmp_path / "c"}
+    run = lambda steps, **more: fit(bowl(), {"x": rows}, likelihood(), steps=steps, **{**options, **more})
+    assert run(4).n_steps == run(4).n_steps == 4
+    with pytest.raises(BadInput, match="checkpoint"):
+        run(7)
+    whole = {"checkpoint": tmp_path / "whole"}
+    assert run(3, **whole).n_steps == 3 and run(6, **whole).n_steps == 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -265,11 +266,24 @@ class GaussianMixture(MixtureRecipe):
             if getattr(self, name) not in legal:
                 raise BadInput(name, repr(getattr(self, name)), f"one of {', '.join(map(repr, legal))}")
 
+    def _warm(self, k: int) -> Any:
+        """The energy of the fit before, if it is of this shape, with the floor asked for now."""
+        covariance = self.energy_.components.covariance
+        for name, same in (
+            ("n_components", k == self.energy_.n_components),
+            ("covariance_type", type(covariance) is _COVARIANCES[self.covariance_type]),
+        ):
+            if not same:
+                found = f"{getattr(self, name)!r}, another than in the fit before"
+                raise BadInput(name, found, "the same, to go on from it", "Set warm_start=False.")
+        floored = dataclasses.replace(covariance, floor=float(self.reg_covar))
+        return eqx.tree_at(lambda e: e.components.covariance, self.energy_, floored)
+
     def _start(self, X: np.ndarray, data: Any, weight: Any) -> tuple[Any, bool, int]:
         """(energy, whether to initialise it, starts)."""
         k, d, dtype = self.n_components, X.shape[1], self.dtype_
         if self.warm_start and hasattr(self, "energy_"):
-            return self.energy_, False, 1
+            return self._warm(k), False, 1
         weights = self._checked_weights(k)
         covariance = _COVARIANCES[self.covariance_type].unit(k, d, dtype, float(self.reg_covar))
         energy = Mixture(Gaussians(jnp.zeros((k, d), dtype), covariance, self.init_params), weights)

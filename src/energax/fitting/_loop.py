@@ -173,6 +173,8 @@ class _Run:
         if self.checkpoint:
             identity = fingerprint(self.original, self.learner, data, weight, self.key, self.spec, held_out)
             identity += f"/{n_batches}x{size}/{n_init}/{self.patience}/{bool(initialise)}"
+            if steps and steps % n_batches:  # the last epoch is cut short, and no other fit can go on from it
+                identity += f"/{steps}"
         data, weight = self.place((data, weight), by_rows=True)
 
         initialise = n_init > 1 if initialise is None else initialise
