@@ -67,7 +67,7 @@ def fit(
         data: a dict of arrays by variable name (NaN or `Masked` where missing); or, for what
             does not fit in memory, a function that returns an iterator of such dicts.
         key: an int or a JAX key. The same key gives the same result, also after a resume.
-        epochs, steps: how long, in passes over the data or in updates (default: 100 epochs).
+        epochs, steps: how long, in passes over the data or in updates (default: 100 epochs, of a stream 1).
         batch_size: rows in an update; None means all of them.
         weights: how much each row counts.
         validation: rows held out to watch: a dict, or a fraction of `data`. The energy that
