@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
-from energax import Energy, Mixture, fit, log_prob
+from energax import Energy, Mixture, fit, log_prob, posterior
 from energax.compose import Switch
 from energax.energies import RBM, Diagonal, Gaussians
 from energax.energy import free_energy
@@ -212,6 +212,12 @@ def test_a_mixture_of_one_is_that_one_though_it_has_inputs():
     mixed = Mixture([answer])
     assert mixed.inputs == {"c"}
     np.testing.assert_allclose(log_prob(mixed, data).value, log_prob(answer, data).value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("ask", [log_prob, posterior])
+def test_finite_inputs_are_not_summed_out_either(ask):
+    with pytest.raises(Unsuitable, match=r"Give values of \['c'\]"):
+        ask(Answer(jnp.zeros(2)), {"c": [np.nan, 1.0], "y": 1.0})
 
 
 @pytest.mark.parametrize("learner", [EM(), Descent(PseudoLikelihood())], ids=["EM", "pseudo-likelihood"])

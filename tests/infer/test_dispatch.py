@@ -318,3 +318,12 @@ def test_a_parameter_that_is_nan_is_told_and_not_passed_on(task):
     }
     with pytest.raises(BadInput, match="bias: found a parameter that is NaN"):
         asked[task]()
+
+
+@pytest.mark.parametrize("ask", [posterior, argmin])
+def test_an_input_must_be_known_whole(ask):
+    """An energy says nothing of its inputs: neither hidden nor partly missing can they be summed out."""
+    linear = Linear.random(2, 3, key=0)
+    for given in ({"y": 1}, {"x": [np.nan, 1.0], "y": 1}):
+        with pytest.raises(Unsuitable, match=r"given \['x'\] and nothing else. Give values of \['x'\]"):
+            ask(linear, given)

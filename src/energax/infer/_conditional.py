@@ -14,7 +14,7 @@ from ..estimate import Estimate
 from ._enumeration import Enumeration
 from ._exact import Exact
 from ._method import Cost, Method, Plan
-from ._question import Question, map_rows
+from ._question import Question, map_rows, need_inputs
 from ._sums import (
     count,
     enumeration_width,
@@ -39,6 +39,7 @@ class Conditional:
         self.whole = Question(energy, {**data, **given}, "data, given")
         self.part = Question(energy, given)
         self.methods = {q: free_energy_method(q, method) for q in (self.part, self.whole)}
+        need_inputs("log_prob", self.whole)
 
     @property
     def method(self) -> Method:

@@ -28,7 +28,7 @@ from ._likelihood_weighting import LikelihoodWeighting
 from ._message_passing import MessagePassing
 from ._method import TASKS, Method, Minimum, Plan
 from ._posterior import Posterior
-from ._question import Question
+from ._question import Question, need_inputs
 from ._states import Kalman
 from ._sums import joint_values_needed, not_summed_out
 from ._variable_elimination import VariableElimination
@@ -66,12 +66,7 @@ def _own_method(energy: Energy, task: str) -> Method | None:
 def choose(task: str, question: Question, method: Any = None) -> Method:
     """The method asked for, if it makes sense; else the first standard one that does."""
     energy = question.energy
-    lacking = sorted(energy.inputs - question.names)
-    if lacking:
-        raise Unsuitable(
-            f"{task}: {type(energy).__name__} models {[n for n in energy.spaces if n not in energy.inputs]} "
-            f"given {sorted(energy.inputs)} and nothing else. Give values of {lacking}."
-        )
+    need_inputs(task, question)
     if method is not None:
         method = _as_method(method)
         reason = _reason(method, task, question)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..energy import Energy
-from ..errors import BadInput
+from ..errors import BadInput, Unsuitable
 from ..missing import Masked, is_masked, known
 from ..parameters import refuse_nan, remembered
 from ..spaces import Space
@@ -157,3 +157,14 @@ def merged(given: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """A complete example: what is given, the missing coordinates and hidden variables from `values`."""
     filled = {k: given[k].fill(v) if isinstance(given.get(k), Masked) else v for k, v in values.items()}
     return {**given, **filled}
+
+
+def need_inputs(task: str, question: Question) -> None:
+    """Refuse a question in which an input is not known, or not whole: an energy says nothing of those."""
+    energy = question.energy
+    lacking = sorted(energy.inputs - (question.names - question.partly.keys()))
+    if lacking:
+        raise Unsuitable(
+            f"{task}: {type(energy).__name__} models {[n for n in energy.spaces if n not in energy.inputs]} "
+            f"given {sorted(energy.inputs)} and nothing else. Give values of {lacking}."
+        )
