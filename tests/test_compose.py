@@ -223,5 +223,5 @@ def test_finite_inputs_are_not_summed_out_either(ask):
 @pytest.mark.parametrize("learner", [EM(), Descent(PseudoLikelihood())], ids=["EM", "pseudo-likelihood"])
 def test_what_learns_the_joint_refuses_inputs(learner):
     data = {"c": np.array([[1.0, 1], [1, 0]]), "y": np.array([1.0, 0])}
-    with pytest.raises(Unsuitable, match=r"says nothing of \['c'\].*CrossEntropy"):
+    with pytest.raises(Unsuitable, match=r"says nothing of how \['c'\] are distributed.*CrossEntropy"):
         fit(Answer(jnp.zeros(2)), data, learner, key=0)

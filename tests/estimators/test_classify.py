@@ -256,10 +256,18 @@ def test_columns_of_any_scale_are_standardised():
     np.testing.assert_allclose(answers[2], answers[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("shift", [0.0, 100.0, 1e4])
-def test_columns_far_from_the_origin_do_not_end_it_early(shift):
+@pytest.mark.parametrize(("shift", "worse_by"), [(0.0, 1e-4), (100.0, 2e-3), (1e4, 0.012)])
+def test_columns_far_from_the_origin_do_not_end_it_early(shift, worse_by):
     """The optimum at default settings is scikit-learn's, whose penalty is the same: 1 / (n α)."""
     X, y = make_classification(600, 8, weights=[0.97], random_state=0, flip_y=0.02)
     theirs = LogisticRegression(C=1 / (600 * 1e-4), max_iter=10_000, tol=1e-10).fit(X, y)
     ours = LinearClassifier().fit(X + shift, y)
-    assert log_loss(y, ours.predict_proba(X + shift)) < log_loss(y, theirs.predict_proba(X)) + 0.012
+    assert log_loss(y, ours.predict_proba(X + shift)) < log_loss(y, theirs.predict_proba(X)) + worse_by
+
+
+@pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("setting", [{"tol": "x"}, {"tol": -1}, {"tol": np.nan}, {"alpha": None}])
+def test_tolerance_and_penalty_are_numbers(model, setting):
+    X, y = np.tile([[0.0, 1], [1, 0]], (15, 1)), np.tile([0, 1], 15)
+    with pytest.raises(BadInput, match=f"{next(iter(setting))}: .*a number >= 0"):
+        clone(model).set_params(**setting).fit(X, y)

@@ -291,3 +291,14 @@ def test_a_warm_start_heeds_what_was_changed():
     for change in ({"covariance_type": "diag"}, {"n_components": 3}):
         with pytest.raises(BadInput, match=f"{next(iter(change))}: .*warm_start=False"):
             clone(model).fit(X).set_params(**change).fit(X)
+
+
+@pytest.mark.parametrize("model", [GaussianMixture(3), KMeans(3)], ids=lambda m: type(m).__name__)
+def test_complete_rows_follow_incomplete_ones_and_the_other_way_round(model):
+    X = load_iris().data[:, :2]
+    holes = X.copy()
+    holes[::7, 0] = np.nan
+    for before, after in ((X, holes), (holes, X)):
+        known = clone(model).set_params(random_state=0).fit(before)
+        score = known.score(X)
+        assert known.partial_fit(after).score(X) > score - 0.1 * abs(score)

@@ -78,7 +78,8 @@ class Centroids(Energy):
             seen = x.observed.astype(value.dtype)
             count, total = posterior.T @ seen, posterior.T @ (value * seen)
         else:
-            count, total = posterior.sum(0)[:, None], posterior.T @ value
+            total = posterior.T @ value
+            count = jnp.broadcast_to(posterior.sum(0)[:, None], total.shape)
         return {"count": count, "first": total - count * (self.centers - middle)}
 
     def expected_statistics(self, data, weight, temperature):
@@ -86,7 +87,8 @@ class Centroids(Energy):
         if not at_temperature(0, temperature):
             return None
         count, first, loss = nearest_sums(self.centers, data, weight)
-        return {"count": count, "first": first}, -loss
+        # One count a column, as rows with missing values have it: either may go on from the other.
+        return {"count": jnp.broadcast_to(count, first.shape), "first": first}, -loss
 
     def maximise(self, statistics, trainable=None):
         count = statistics["count"]

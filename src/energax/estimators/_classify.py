@@ -134,8 +134,7 @@ class _Classifier(ClassifierMixin, Recipe):
         with at_the_door("y", "a label for each row"):
             y = column_or_1d(y)
             check_consistent_length(predicted, y)
-            both = [np.asarray(a).dtype.kind in "OUST" for a in (y, predicted)]
-            if both[0] != both[1]:
+            if _are_words(y) != _are_words(predicted):
                 raise ValueError("labels of another kind than those of fit")
         weight = self._check_weight(sample_weight, predicted)
         return float(np.average(y == predicted, weights=weight))
@@ -144,8 +143,11 @@ class _Classifier(ClassifierMixin, Recipe):
 
     def _check_settings(self) -> None:
         self._check_counts("max_iter", *(["batch_size"] if self.batch_size is not None else []))
-        if not np.isreal(self.alpha) or not 0 <= self.alpha < np.inf:
-            raise BadInput("alpha", repr(self.alpha), "a number >= 0")
+        for name, may_be_none in (("alpha", False), ("tol", True)):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+            if not (value is None and may_be_none) and not (number and 0 <= value < np.inf):
+                raise BadInput(name, repr(value), "a number >= 0" + (", or None" if may_be_none else ""))
 
     def _objective(self) -> Objective:
         if isinstance(self.loss, Objective):
@@ -157,6 +159,13 @@ class _Classifier(ClassifierMixin, Recipe):
 
     def _descent_options(self):
         return {"tol": self.tol}
+
+
+def _are_words(labels: Any) -> bool:
+    labels = np.asarray(labels)
+    return labels.dtype.kind in "UST" or (
+        labels.dtype.kind == "O" and all(isinstance(v, str) for v in labels)
+    )
 
 
 class LinearClassifier(_Classifier):

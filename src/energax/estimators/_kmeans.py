@@ -93,8 +93,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One step of minibatch k-means, going on from the rows seen before, by `fit` too: each call weighs
-        by its rows."""
+        """One step of minibatch k-means, going on from the rows seen before, by `fit` too.
+
+        A call weighs by its rows, and old rows are forgotten slowly.
+        """
         first = not hasattr(self, "energy_")
         X, data, weight = self._at_the_door(X, sample_weight, reset=first)
         with self._precision():

@@ -59,8 +59,7 @@ class MixtureRecipe(Density):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """One step of minibatch EM, going on from the rows seen before, by `fit` too.
 
-        A call weighs by its rows, and old rows are forgotten slowly. After a `fit` by another learner than
-        EM it goes on from the parameters alone.
+        A call weighs by its rows, and old rows are forgotten slowly.
 
         Cappé and Moulines (2009), On-line expectation-maximization for latent data models.
         """

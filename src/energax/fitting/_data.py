@@ -96,7 +96,9 @@ def silenced(data: Any, weight: np.ndarray) -> Any:
     since 0 · ∞ is NaN.
     """
     nothing, first = np.flatnonzero(weight == 0), np.argmax(weight > 0)
-    if all((np.asarray(a[nothing]) == np.asarray(a[first])).all() for a in jax.tree.leaves(data)):
+    if not len(nothing) or all(
+        (np.asarray(a[nothing]) == np.asarray(a[first])).all() for a in jax.tree.leaves(data)
+    ):
         return data  # nothing of the size of the table is copied
     row = np.arange(len(weight))
     row[nothing] = first

@@ -13,7 +13,7 @@ from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
 from ..samplers import suited
 from ._held import held
-from ._needs import need_free_energy
+from ._needs import need_free_energy, need_joint
 from ._objective import Objective, need_variables
 
 
@@ -65,12 +65,7 @@ class ContrastiveDivergence(Objective):
         need_variables(self, energy, data, *[n for n in energy.spaces if n in data])
         if not any(n in data for n in energy.spaces):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
-        if energy.inputs:
-            raise Unsuitable(
-                f"ContrastiveDivergence draws all variables, but {type(energy).__name__} says nothing of how "
-                f"{sorted(energy.inputs)} are distributed. Learn the answers: CrossEntropy, or "
-                "NegativeLogLikelihood."
-            )
+        need_joint(self, energy)
         need_free_energy(self, energy, data)
         sampler = self._sampler(energy)
         sampler.check(energy)

@@ -25,9 +25,9 @@ def need_joint(objective: Any, energy: Energy) -> None:
     """Refuse an energy that says nothing of how its inputs are distributed."""
     if energy.inputs:
         raise Unsuitable(
-            f"{type(objective).__name__} learns how all variables are distributed, but "
-            f"{type(energy).__name__} says nothing of {sorted(energy.inputs)}. Learn the answers: "
-            "CrossEntropy, or NegativeLogLikelihood."
+            f"{type(objective).__name__} is for all variables of an energy, but {type(energy).__name__} says "
+            f"nothing of how {sorted(energy.inputs)} are distributed. Learn the answers: CrossEntropy, or "
+            "NegativeLogLikelihood."
         )
 
 

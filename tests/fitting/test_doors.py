@@ -1,0 +1,71 @@
+"""The doors of the loop: weights, validation, batches of a stream and checkpoints that do not fit."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from energax import BadInput, Energy, Real, Unsuitable, fit
+from energax.energies import RBM
+from energax.learn import Descent, NegativeLogLikelihood, ScoreMatching
+
+LIKELIHOOD = Descent(NegativeLogLikelihood(), optax.sgd(0.1))
+ROWS = np.random.default_rng(0).normal(-0.5, 0.5, 97).astype(np.float32)
+
+
+class Steep(Energy):
+    """A Gumbel density by its scale: finite where the rows lie, and an overflow not far from there."""
+
+    rate: jax.Array
+
+    @property
+    def spaces(self):
+        return {"x": Real()}
+
+    def __call__(self, *, x):
+        return jnp.exp(self.rate * x) - self.rate * x - jnp.log(self.rate)
+
+    def log_partition(self):
+        return jnp.zeros(())
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_a_row_of_weight_zero_may_hold_anything(batch_size):
+    """It is as if it were not there, though the energy overflows on it and 0 · ∞ is NaN."""
+    x = np.array([0.1, -0.3, -0.2, 100.0], np.float32)
+    options = {"key": 0, "epochs": 5, "batch_size": batch_size}
+    found = fit(Steep(jnp.array(1.0)), {"x": x}, LIKELIHOOD, weights=[1, 1, 1, 0], **options)
+    without = fit(Steep(jnp.array(1.0)), {"x": x[:3]}, LIKELIHOOD, **options)
+    assert found.status == without.status == "budget spent"
+    if batch_size is None:
+        np.testing.assert_allclose(found.energy.rate, without.energy.rate, rtol=1e-6)
+
+
+def test_validation_is_of_the_same_variables_and_as_complete():
+    complete = Descent(ScoreMatching(), optax.sgd(0.1))
+    holes = ROWS.copy()
+    holes[0] = np.nan
+    with pytest.raises(Unsuitable, match=r"validation: .*missing values of 'x'"):
+        fit(Steep(jnp.array(1.0)), {"x": ROWS}, complete, key=0, epochs=1, validation={"x": holes})
+    with pytest.raises(Unsuitable, match="missing values of 'x'"):
+        fit(Steep(jnp.array(1.0)), [{"x": ROWS}, {"x": holes}], complete, key=0, epochs=1)
+    machine, z = RBM.random(2, 1, key=0), np.zeros((97, 1))
+    both = {"x": np.stack([ROWS > 0, ROWS < -1], 1).astype(float), "z": z}
+    with pytest.raises(BadInput, match=r"validation: found the names \['x'\].*\['x', 'z'\]"):
+        fit(machine, both, LIKELIHOOD, key=0, epochs=1, validation={"x": both["x"]})
+    with pytest.raises(BadInput, match=r"batch 1: found the names \['x'\].*\['x', 'z'\]"):
+        fit(machine, [both, {"x": both["x"]}], LIKELIHOOD, key=0, epochs=1)
+
+
+def test_an_epoch_that_was_cut_short_is_not_gone_on_from(tmp_path):
+    """Steps that end within an epoch: the same fit resumes, a longer one is refused, whole epochs extend."""
+    options = {"key": 0, "batch_size": 40, "checkpoint": tmp_path / "c"}
+    run = lambda steps, **more: fit(
+        Steep(jnp.array(1.0)), {"x": ROWS}, LIKELIHOOD, steps=steps, **{**options, **more}
+    )
+    assert run(4).n_steps == run(4).n_steps == 4
+    with pytest.raises(BadInput, match="checkpoint"):
+        run(7)
+    whole = {"checkpoint": tmp_path / "whole"}
+    assert run(3, **whole).n_steps == 3 and run(6, **whole).n_steps == 6
