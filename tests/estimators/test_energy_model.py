@@ -71,7 +71,7 @@ def test_missing_values(three):
     filled = three.impute(holes)
     gone = np.isnan(holes[:, 0])
     assert gone.sum() > 3 and np.abs(filled[gone, 0] - 100).max() < 12
-    assert np.array_equal(filled[~gone], X_TEST[:40][~gone].astype(np.float32))
+    assert np.array_equal(filled[~gone], X_TEST[:40][~gone])
 
 
 def test_another_learner():

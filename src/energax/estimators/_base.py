@@ -120,7 +120,7 @@ class Recipe(BaseEstimator):
         """X (or X, y) as a dense, finite array of the dtype to compute in, or a `BadInput`."""
         allow_nan = self._allow_nan if allow_nan is None else allow_nan
         if not reset and y is None and self._is_plainly_good(X, min_rows):
-            return np.ascontiguousarray(X, self.dtype_)
+            return np.ascontiguousarray(X, self._table_dtype(X))
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64 if X.dtype.kind != "f" else X.dtype), np.nan)
         if isinstance(X, Masked):
@@ -154,16 +154,22 @@ class Recipe(BaseEstimator):
         shape_known = X.shape[1] == getattr(self, "n_features_in_", 0) and X.shape[0] >= max(1, min_rows)
         if not shape_known or hasattr(self, "feature_names_in_"):
             return False
-        limit = self._largest()
+        limit = self._largest(self._table_dtype(X))
         return bool(-limit <= X.min() and X.max() <= limit)  # False of NaN
 
-    def _largest(self) -> float:
-        """The magnitude up to which squares, and sums of many, are numbers in the model's dtype."""
-        return float(np.sqrt(np.finfo(self.dtype_).max)) / 1e3
+    def _table_dtype(self, X: np.ndarray) -> np.dtype:
+        """The dtype of a table that has passed the door: that of the model."""
+        return self.dtype_
+
+    @staticmethod
+    def _largest(dtype: np.dtype) -> float:
+        """The magnitude up to which squares, and sums of many, are numbers in this dtype."""
+        return float(np.sqrt(np.finfo(dtype).max)) / 1e3
 
     def _in_range(self, X: np.ndarray) -> np.ndarray:
-        """X in the model's dtype, if its squares are numbers there."""
-        dtype, limit = self.dtype_, self._largest()
+        """X in the dtype of the model's tables, if its squares are numbers there."""
+        dtype = self._table_dtype(X)
+        limit = self._largest(dtype)
         # Not the maximum of |X|, which would be a second table.
         high, low = np.fmax.reduce(X, None, initial=0.0), np.fmin.reduce(X, None, initial=0.0)
         largest = max(float(high), -float(low))
@@ -181,7 +187,7 @@ class Recipe(BaseEstimator):
         if sample_weight is None:
             return None
         with at_the_door("sample_weight", "one finite number >= 0 for each row, not all 0"):
-            weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+            weight = _check_sample_weight(sample_weight, X, dtype=self.dtype_, ensure_non_negative=True)
         if not weight.any():
             raise BadInput("sample_weight", "only zeros", "at least one weight > 0")
         return weight

@@ -18,7 +18,8 @@ from ..energies import Linear, Scorer
 from ..errors import BadInput
 from ..learn import CrossEntropy, Margin, Objective, Perceptron
 from ._base import Recipe, at_the_door
-from ._network import Standardise, moments, network
+from ._network import network
+from ._standardise import Standardised
 from ._table import bucketed
 
 _LOSSES = {"cross-entropy": CrossEntropy, "margin": Margin, "perceptron": Perceptron}
@@ -55,9 +56,10 @@ class _Classifier(ClassifierMixin, Recipe):
         self.classes_, index = np.unique(y, return_inverse=True)
         self._need_two_classes()
         with self._precision():
+            energy = self._start(X, weight)
             self._learn(
-                self._energy(X, weight),
-                {"x": X, "y": index.astype(np.int32)},
+                energy,
+                {"x": self._columns(X), "y": index.astype(np.int32)},
                 self._learner(),
                 weights=weight,
                 **self._fit_options(),
@@ -83,8 +85,8 @@ class _Classifier(ClassifierMixin, Recipe):
             # A whole fit may have used another optimizer, whose state means nothing to this one.
             learner = self._learner(passes=True)
             learner = self._continue(learner) if getattr(self, "n_batches_seen_", 0) else learner
-            energy = self._energy(X, weight) if first else self.energy_
-            self._learn_more(energy, {"x": X, "y": index}, learner, weights=weight)
+            energy = self._start(X, weight) if first else self.energy_
+            self._learn_more(energy, {"x": self._columns(X), "y": index}, learner, weights=weight)
         return self
 
     def _need_two_classes(self) -> None:
@@ -98,6 +100,10 @@ class _Classifier(ClassifierMixin, Recipe):
             raise BadInput("y", f"the label {y[strange][0]!r}", f"one of {self.classes_.tolist()[:20]}")
         return np.searchsorted(self.classes_, y).astype(np.int32)
 
+    def _columns(self, X: np.ndarray) -> np.ndarray:
+        """What the energy is given of X."""
+        return X
+
     # -- reading ---------------------------------------------------------------------------
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -105,7 +111,7 @@ class _Classifier(ClassifierMixin, Recipe):
         self._check_fitted()
         X = self._check_X(X, reset=False)
         with self._precision():
-            return np.asarray(_row_scores(self.energy_, bucketed(X)))[: len(X)]
+            return np.asarray(_row_scores(self.energy_, bucketed(self._columns(X))))[: len(X)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores (n, k); for two classes, by how much the second leads, (n,)."""
@@ -211,7 +217,7 @@ class LinearClassifier(_Classifier):
         self.random_state = random_state
         self.learner = learner
 
-    def _energy(self, X, weight):
+    def _start(self, X, weight):
         k, d = len(self.classes_), X.shape[1]
         return Linear(jnp.zeros((k, d)), jnp.zeros(k))
 
@@ -242,11 +248,11 @@ class LinearClassifier(_Classifier):
         return np.asarray(self.energy_.bias)
 
 
-class MLPClassifier(_Classifier):
+class MLPClassifier(Standardised, _Classifier):
     """e(x, y) = −f(x)_y with a multilayer perceptron f, in float32 by default.
 
-    The names are scikit-learn's. The columns of X are standardised by a fixed first layer.
-    With `early_stopping`, a part of the rows is held out, and the network that did best on
+    The names are scikit-learn's. The columns of X are standardised first (`mean_`,
+    `scale_`): `energy_` is over what comes out. With `early_stopping`, a part of the rows is held out, and the network that did best on
     them is kept.
 
     >>> from sklearn.datasets import load_iris
@@ -290,11 +296,14 @@ class MLPClassifier(_Classifier):
         self.dtype = dtype
         self.learner = learner
 
-    def _energy(self, X, weight):
+    def _start(self, X, weight):
         k, d = len(self.classes_), X.shape[1]
-        before = (Standardise(*moments(X, weight)),)
-        built = network(d, self.hidden_layer_sizes, k, self.activation, key=self._key(5), before=before)
+        self._settle_units(X, weight)
+        built = network(d, self.hidden_layer_sizes, k, self.activation, key=self._key(5))
         return Scorer(built, d, k)
+
+    def _columns(self, X):
+        return self._standardised(X)
 
     def _learner(self, passes: bool = False):
         return self._chosen_learner(self._objective, lambda: self._adam("learning_rate_init"))

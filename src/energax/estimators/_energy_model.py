@@ -15,14 +15,15 @@ from ..infer import Chains, Importance, log_partition, posterior
 from ..learn import NoiseContrastive
 from ..samplers import Langevin
 from ._base import Density
-from ._network import Scalar, Tilted, moments, network
+from ._network import Scalar, Tilted, network
+from ._standardise import Standardised
 from ._table import bucketed, with_mask
 
 _WARMUP = 500
 _ROWS_AT_ONCE = 128
 
 
-class EnergyModel(Density):
+class EnergyModel(Standardised, Density):
     """e(x) = f(u) + ½ uᵀC⁻¹u, u the standardised columns and C their correlations: a tilted Gaussian.
 
     By default f is learned by noise-contrastive estimation, with the Gaussian of the data as
@@ -80,7 +81,7 @@ class EnergyModel(Density):
         X = self._check_X(X, reset=True)
         weight = self._check_weight(sample_weight, X)
         with self._precision():
-            self.mean_, self.scale_ = map(np.asarray, moments(X, weight))
+            self._settle_units(X, weight)
             U = self._standardised(X)
             self._learn(
                 self._start(U, weight),
@@ -102,15 +103,12 @@ class EnergyModel(Density):
         weight = self._check_weight(sample_weight, X)
         with self._precision():
             if first:
-                self.mean_, self.scale_ = map(np.asarray, moments(X, weight))
+                self._settle_units(X, weight)
             U = self._standardised(X)
             energy = self._start(U, weight) if first else self.energy_
             self._learn_more(energy, {"x": U}, self._continue(self._learner()), weights=weight)
             self._normalise()
         return self
-
-    def _standardised(self, X: np.ndarray) -> np.ndarray:
-        return ((X - self.mean_) / self.scale_).astype(self.dtype_)
 
     def _start(self, U: np.ndarray, weight: Any) -> NeuralEnergy:
         d = U.shape[1]
@@ -141,14 +139,13 @@ class EnergyModel(Density):
         X = self._check_X(X, reset=False)
         with self._precision():
             e = np.asarray(_energies(self.energy_, bucketed(self._standardised(X))))[: len(X)]
-        units = float(np.log(self.scale_.astype(float)).sum())
         log_z = self.log_partition_
         shared = float(log_z.stderr)
-        return Estimate(-e - log_z.value - units, shared, "estimate", log_z.method, shared)
+        return Estimate(-e - log_z.value - self._log_units(X), shared, "estimate", log_z.method, shared)
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Rows drawn by Langevin chains, one chain a row."""
-        return super().sample(n_samples) * self.scale_ + self.mean_
+        return self._in_units_of_X(super().sample(n_samples))
 
     def _sampler(self, n: int) -> Any:
         return Chains(Langevin(), n_chains=n, warmup=_WARMUP)
@@ -165,7 +162,7 @@ class EnergyModel(Density):
                 given = bucketed({"x": with_mask(self._standardised(X[some]))})
                 method = Chains(Langevin(), n_draws=400, warmup=_WARMUP)
                 found = posterior(self.energy_, given, method, key=self._key(4, start)).mean["x"][: len(some)]
-                out[some] = np.where(np.isnan(X[some]), found * self.scale_ + self.mean_, X[some])
+                out[some] = np.where(np.isnan(X[some]), self._in_units_of_X(found), X[some])
         return out
 
 

@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..energies import Gaussian
 from ..errors import BadInput
-from ..spaces import Positive, fixed, parameter
+from ..spaces import fixed
 
 ACTIVATIONS = {
     "identity": lambda: jax.nn.identity,
@@ -26,43 +25,14 @@ ACTIVATIONS = {
 }
 
 
-class Standardise(eqx.Module):
-    """u = (x − shift) / scale, fixed: a network need not learn the units of its columns."""
-
-    shift: jax.Array = fixed()
-    scale: jax.Array = fixed()
-
-    def __call__(self, x: Any, key: Any = None) -> Any:
-        return (x - self.shift) / self.scale
-
-
 class Rescale(eqx.Module):
-    """x = shift + scale u: the way back."""
+    """x = shift + scale u, fixed: a network need not learn the units of its columns."""
 
     shift: jax.Array = fixed()
     scale: jax.Array = fixed()
 
     def __call__(self, u: Any, key: Any = None) -> Any:
         return self.shift + self.scale * u
-
-
-class ColumnGaussian(eqx.Module):
-    """x_i ~ N(output_i, (unit_i scale_i)²): the scale is learned in units of its column, which are fixed."""
-
-    scale: jax.Array = parameter(Positive())
-    unit: jax.Array = fixed()
-
-    def _gaussian(self) -> Gaussian:
-        return Gaussian(self.scale * self.unit)
-
-    def space(self, n_features: int) -> Any:
-        return self._gaussian().space(n_features)
-
-    def log_prob(self, output: Any, x: Any) -> Any:
-        return self._gaussian().log_prob(output, x)
-
-    def distribution(self, output: Any) -> Any:
-        return self._gaussian().distribution(output)
 
 
 class SeenStandardised(eqx.Module):
@@ -127,16 +97,3 @@ def activation_function(activation: Any) -> Any:
     if activation not in ACTIVATIONS:
         raise BadInput("activation", repr(activation), f"a function, or one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[activation]()
-
-
-def moments(X: np.ndarray, weight: np.ndarray | None) -> tuple[Any, Any]:
-    """Mean and standard deviation of every column, over what is known; a constant column has scale 1."""
-    w = np.ones(len(X)) if weight is None else np.asarray(weight, float)
-    w = np.where(np.isnan(X), 0.0, w[:, None])
-    total = np.where(w.sum(0) > 0, w.sum(0), 1.0)
-    mean = (w * np.nan_to_num(X)).sum(0) / total
-    spread = np.sqrt((w * (np.nan_to_num(X) - mean) ** 2).sum(0) / total)
-    # Less than the rounding of its mean is no spread.
-    tiny = 8 * np.finfo(X.dtype).eps * np.abs(mean)
-    spread = np.where(spread > tiny, spread, 1.0)
-    return jnp.asarray(mean.astype(X.dtype)), jnp.asarray(spread.astype(X.dtype))

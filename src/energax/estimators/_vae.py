@@ -11,29 +11,34 @@ import numpy as np
 
 from ..energies import Bernoulli, Decoder, Gaussian
 from ..errors import BadInput
+from ..estimate import Estimate
 from ..fitting import Learner
 from ..infer import Importance
 from ..learn import ELBO, Descent
 from ..missing import is_masked
 from ..nn import Encoder
 from ._base import Density, Transformer
-from ._network import ColumnGaussian, Rescale, SeenStandardised, moments, network
+from ._network import Rescale, SeenStandardised, network
+from ._standardise import Standardised, moments
 from ._table import are_binary, bucketed, with_mask, zeros_and_ones
 
 _DRAWS = 100  # of z, for the mean of a missing value
 
 
-class VAE(Transformer, Density):
+class VAE(Transformer, Standardised, Density):
     """e(x, z) = −log N(z; 0, I) − log p(x | f(z)), learned with an encoder q(z | x).
 
     `score_samples` is the importance-weighted lower bound on log p(x) with `n_importance` draws.
-    NaN marks a value that is not known: it drops its term, and `impute` fills it.
+    NaN marks a value that is not known: it drops its term, and `impute` fills it. Real columns
+    are standardised first (`mean_`, `scale_`): `energy_` and `encoder_` are over what comes out,
+    everything else is in the units of X.
 
     Args:
         n_components: hidden dimensions.
         hidden_layer_sizes, activation: of the decoder and (in reverse) of the encoder.
         likelihood: "bernoulli" for zeros and ones, "gaussian" for real columns (with one
-            learned scale a column), "auto" to look, or an object of energax.energies.
+            learned scale a column), "auto" to look, or an object of energax.energies, which is
+            given the columns as they are.
         samples: draws of z a row in learning; more than one is the importance-weighted bound.
         learning_rate, batch_size, max_iter: of Adam; passes over the data.
         early_stopping, validation_fraction, n_iter_no_change: hold out a share of the rows,
@@ -102,8 +107,8 @@ class VAE(Transformer, Density):
         if self.early_stopping:
             options |= {"validation": float(self.validation_fraction), "patience": self.n_iter_no_change}
         with self._precision():
-            energy, encoder = self._start(X, weight)
-            data, learner = self._rows(X, energy.likelihood), self._learner(encoder)
+            data, energy, encoder = self._start(X, weight)
+            learner = self._learner(encoder)
             self._learn(energy, data, learner, weights=weight, **options)
         self._keep_encoder()
         self.n_batches_seen_ = 0
@@ -116,8 +121,9 @@ class VAE(Transformer, Density):
         X = self._check_X(X, reset=first)
         weight = self._check_weight(sample_weight, X)
         with self._precision():
-            energy, encoder = self._start(X, weight) if first else (self.energy_, self.encoder_)
-            data, learner = self._rows(X, energy.likelihood), self._continue(self._learner(encoder))
+            start = self._start(X, weight) if first else (self._given(X), self.energy_, self.encoder_)
+            data, energy, encoder = start
+            learner = self._continue(self._learner(encoder))
             self._learn_more(energy, data, learner, weights=weight)
         self._keep_encoder()
         return self
@@ -125,16 +131,21 @@ class VAE(Transformer, Density):
     def _keep_encoder(self) -> None:
         self.encoder_ = self.fit_.partner
 
-    def _start(self, X: np.ndarray, weight: Any) -> tuple[Decoder, Encoder]:
-        """Decoder and encoder before learning."""
+    def _start(self, X: np.ndarray, weight: Any) -> tuple[dict[str, Any], Decoder, Encoder]:
+        """The rows in the units to learn in, and decoder and encoder before learning."""
         d, k = X.shape[1], self.n_components
         likelihood = self._likelihood(X)
-        shift, scale = moments(X, weight)
+        self._check_values(X, likelihood)
+        if isinstance(self.likelihood, str) and isinstance(likelihood, Gaussian):
+            self._settle_units(X, weight)
+            likelihood = Gaussian(jnp.ones(d))
+        else:  # zeros and ones, and what a given likelihood speaks of, stay as they are
+            self.mean_, self.scale_ = np.zeros(d), np.ones(d)
+        U = self._standardised(X)
+        shift, scale = (jnp.asarray(m.astype(self.dtype_)) for m in moments(U, weight))
         real = not isinstance(likelihood, Bernoulli)
         if not real:  # a pixel that is seldom on must not shout when it is
             scale = jnp.full_like(scale, 0.5)
-        if isinstance(likelihood, Gaussian) and isinstance(self.likelihood, str):
-            likelihood = ColumnGaussian(jnp.ones_like(scale), scale)
         hidden = self.hidden_layer_sizes
         hidden = (hidden,) if isinstance(hidden, (int, np.integer)) else tuple(hidden)
         some_missing = bool(np.isnan(X).any())
@@ -149,7 +160,7 @@ class VAE(Transformer, Density):
             key=self._key(6),
             before=(SeenStandardised(shift, scale, some_missing),),
         )
-        return Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
+        return {"x": with_mask(U)}, Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
 
     def _learner(self, encoder: Encoder) -> Any:
         learner = self._chosen_learner(lambda: ELBO(encoder, self.samples), self._adam)
@@ -182,15 +193,26 @@ class VAE(Transformer, Density):
         self._check_counts("n_components", "samples", "batch_size", "max_iter", "n_importance")
 
     def _given(self, X: np.ndarray) -> dict[str, Any]:
-        return self._rows(X, self.energy_.likelihood)
+        self._check_values(X, self.energy_.likelihood)
+        return {"x": with_mask(self._standardised(X))}
 
-    def _rows(self, X: np.ndarray, likelihood: Any) -> dict[str, Any]:
+    def _check_values(self, X: np.ndarray, likelihood: Any) -> None:
         if isinstance(likelihood, Bernoulli):
-            X = zeros_and_ones(X, remedy="Binarise X first, or use likelihood='gaussian'.")
-        return {"x": with_mask(X)}
+            zeros_and_ones(X, remedy="Binarise X first, or use likelihood='gaussian'.")
 
     def _method(self):
         return Importance(encoder=self.encoder_, n_samples=int(self.n_importance))
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def log_prob(self, X: Any) -> Estimate:
+        """log p(x) of every row in nats: the importance-weighted lower bound, in the units of X."""
+        found = super().log_prob(X)
+        return found - self._log_units(self._check_X(X, reset=False))
+
+    def sample(self, n_samples: int = 1) -> np.ndarray:
+        """Rows drawn from the model."""
+        return self._in_units_of_X(super().sample(n_samples))
 
     # -- between rows and hidden dimensions --------------------------------------------------
 
@@ -201,16 +223,16 @@ class VAE(Transformer, Density):
         with self._precision():
             return np.asarray(_encode(self.encoder_, bucketed(self._given(X))["x"]))[: len(X)]
 
-    def inverse_transform(self, Z: Any) -> np.ndarray:
-        """E[x | z], (n, d): probabilities where x is binary."""
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """E[x | z] of hidden rows X (n, n_components), (n, d): probabilities where x is binary."""
         self._check_fitted()
-        Z = np.asarray(Z, self.dtype_)
-        if Z.ndim != 2 or Z.shape[1] != self.n_components or not len(Z):
-            raise BadInput("Z", f"shape {Z.shape}", f"(n, {self.n_components}), n >= 1")
-        if not np.isfinite(Z).all():
-            raise BadInput("Z", "NaN or infinity", "finite numbers")
+        X = np.asarray(X, self.dtype_)
+        if X.ndim != 2 or X.shape[1] != self.n_components or not len(X):
+            raise BadInput("X", f"shape {X.shape}", f"(n, {self.n_components}), n >= 1")
+        if not np.isfinite(X).all():
+            raise BadInput("X", "NaN or infinity", "finite numbers")
         with self._precision():
-            return np.asarray(_decode(self.energy_, bucketed(Z)))[: len(Z)]
+            return self._in_units_of_X(_decode(self.energy_, bucketed(X)))[: len(X)]
 
     def impute(self, X: Any) -> np.ndarray:
         """X with each missing value replaced by its mean given what is known of its row.
@@ -225,8 +247,8 @@ class VAE(Transformer, Density):
         with self._precision():
             rows = bucketed(self._given(X))["x"]
             keys = jax.random.split(self._key(4), len(rows.value))
-            means = np.asarray(_means(self.energy_, self.encoder_, rows, keys))[: len(X)]
-        return np.where(hidden, means, X)
+            means = self._in_units_of_X(_means(self.energy_, self.encoder_, rows, keys))[: len(X)]
+        return np.where(hidden, means, X).astype(X.dtype)
 
 
 @eqx.filter_jit
