@@ -10,9 +10,9 @@ import pytest
 
 import energax
 from energax import fit
+from energax.energies import Gaussian
 from energax.errors import BadInput
 from energax.estimators import VAE
-from energax.energies import Gaussian
 from energax.infer import Enumeration, log_prob
 from energax.learn import ELBO, EM, ContrastiveDivergence, Descent, NegativeLogLikelihood
 

@@ -251,9 +251,9 @@ class LinearClassifier(_Classifier):
 class MLPClassifier(Standardised, _Classifier):
     """e(x, y) = −f(x)_y with a multilayer perceptron f, in float32 by default.
 
-    The names are scikit-learn's. The columns of X are standardised first (`mean_`,
-    `scale_`): `energy_` is over what comes out. With `early_stopping`, a part of the rows is held out, and the network that did best on
-    them is kept.
+    The names are scikit-learn's. The columns of X are standardised first (`mean_`, `scale_`), and
+    `energy_` is over what comes out. With `early_stopping`, a part of the rows is held out, and the
+    network that did best on them is kept.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
