@@ -14,7 +14,7 @@ from energax import Energy, Mixture, fit, log_prob, posterior
 from energax.compose import Switch
 from energax.energies import RBM, Diagonal, Gaussians
 from energax.energy import free_energy
-from energax.errors import BadInput, Unsuitable
+from energax.errors import BadInput, Intractable, Unsuitable
 from energax.learn import EM, Descent, PseudoLikelihood
 from energax.missing import Masked
 from energax.spaces import Binary, Categorical, Positive, Real, parameter
@@ -225,3 +225,46 @@ def test_what_learns_the_joint_refuses_inputs(learner):
     data = {"c": np.array([[1.0, 1], [1, 0]]), "y": np.array([1.0, 0])}
     with pytest.raises(Unsuitable, match=r"says nothing of how \['c'\] are distributed.*CrossEntropy"):
         fit(Answer(jnp.zeros(2)), data, learner, key=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("x", [1, 0], r"x: found shape \(2,\)"),
+        ("x", [1, 0, 2], r"x: found 2 at position \(2,\)"),
+        ("x", "abc", "x: found dtype <U3"),
+        ("x", np.ones((4, 3)), r"x: found shape \(4, 3\); expected one value of shape \(3,\)"),
+        ("c", 7, "c: found 7; expected whole numbers from 0 to 3"),
+        ("c", 1.5, "c: found 1.5; expected"),
+        ("r", [np.inf, 0.0], r"r: found inf at position \(0,\)"),
+    ],
+)
+def test_a_value_that_is_held_is_looked_at(name, value, said):
+    with pytest.raises(BadInput, match=said):
+        Mixed().given(**{name: value})
+
+
+def test_nan_is_missing_in_what_is_held():
+    """A density over two coordinates, one of them held at NaN, is the density of the other."""
+    gaussian = Gaussians(jnp.zeros((1, 2)), Diagonal(jnp.array([[1.0, 4.0]])))
+    held = gaussian.given(x=[np.nan, 3.0])
+    close(held.log_partition(), stats.norm(0, 2).logpdf(3.0))
+    with pytest.raises(Intractable, match="integral over 'r'"):
+        Mixed().given(r=[np.nan, 1.0]).log_partition()
+
+
+def test_what_is_held_keeps_its_precision():
+    with jax.enable_x64(True):
+        energy = Gaussians(jnp.zeros((2, 1)), Diagonal(jnp.ones((2, 1))))
+    assert energy.given(x=[1 / 3]).values["x"].dtype == np.float64
+
+
+class Mixed(Energy):
+    """A real, a binary and a categorical variable."""
+
+    @property
+    def spaces(self):
+        return {"x": Binary(3), "r": Real(2), "c": Categorical(4)}
+
+    def __call__(self, *, x, r, c):
+        return 0.5 * jnp.sum((r - c) ** 2) + x.sum()

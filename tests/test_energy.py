@@ -1,6 +1,7 @@
 """What the core derives from `spaces` and `__call__` alone equals brute force."""
 
 import itertools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,12 +12,13 @@ from hypothesis import given as draws_of
 from hypothesis import strategies as st
 from scipy import stats
 
-from energax import finite
+from energax import argmin, finite, log_partition, log_prob, posterior, sample
 from energax.energies import RBM
 from energax.energy import Energy, answers, free_energy, log_partition_cost, log_posterior_table
-from energax.errors import Intractable, Unsuitable
+from energax.errors import BadInput, Intractable, Unsuitable
 from energax.finite import Assignments
 from energax.missing import Masked
+from energax.samplers import Gibbs
 from energax.spaces import Binary, Real
 
 cases = draws_of(structure=st.sampled_from([0, 1]), seed=st.integers(0, 10_000))
@@ -180,3 +182,42 @@ def test_what_an_energy_knows():
     assert not Well(jnp.array(1.0)).knows("conditional")
     assert log_partition_cost(rbm) == (("z",), 8)
     assert answers(rbm.conditional, "z", x=jnp.zeros(5)) and not answers(rbm.conditional, "z", y=jnp.zeros(5))
+
+
+class Terms(Energy):
+    """What is easily written by mistake: a number for every coordinate, and no sum."""
+
+    space: Any = eqx.field(static=True)
+
+    @property
+    def spaces(self):
+        return {"x": self.space, "z": Binary(2)}
+
+    def __call__(self, *, x, z):
+        return (x - z) ** 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda e: log_prob(e, {"x": np.ones((3, 2))}),
+        lambda e: log_partition(e),
+        lambda e: posterior(e, {"x": np.ones((3, 2))}).mean,
+        lambda e: argmin(e, {"x": np.ones((3, 2))}),
+        lambda e: sample(e, 3, key=0),
+        lambda e: sample(e, 3, method=Gibbs(), key=0),
+        lambda e: e.free_energy(x=jnp.ones(2)),
+        lambda e: e.moments(x=jnp.ones(2)),
+        lambda e: e.draw(jax.random.key(0), x=jnp.ones(2)),
+    ],
+)
+def test_an_energy_of_many_numbers_is_refused_by_every_question(ask):
+    with pytest.raises(BadInput, match=r"Terms returns shape \(2,\); expected one number"):
+        ask(Terms(Binary(2)))
+
+
+def test_an_energy_of_many_numbers_is_refused_where_values_are_real():
+    held = {"z": np.ones(2)}
+    for ask in (lambda e: argmin(e, held), lambda e: sample(e, 2, given=held, key=0)):
+        with pytest.raises(BadInput, match=r"Terms returns shape \(2,\); expected one number"):
+            ask(Terms(Real(2)))

@@ -66,7 +66,7 @@ def test_mean_over_rows():
     noisy = Estimate(values, 10.0, "estimate").mean()
     assert float(noisy.stderr) == pytest.approx(5.0) and noisy.kind == "estimate"
     assert float(Estimate(values).mean(weights=[1, 0, 0, 1])) == 3
-    assert Estimate([2.0]).mean().stderr == 0
+    assert Estimate([2.0]).mean().stderr == np.inf  # one row knows nothing of the spread between rows
 
 
 def test_a_shared_error_does_not_average_away():
@@ -98,6 +98,28 @@ def test_the_interval_of_a_mean_is_students():
     assert (2 * mean + 1).interval(0.9) == pytest.approx((2 * low + 1, 2 * high + 1))
     assert (1 - mean).interval(0.9) == pytest.approx((1 - high, 1 - low))
     assert Estimate([2.0]).mean().df is None and Estimate(1.0, 0.1).df is None
+    assert Estimate([2.0], 0.1, "estimate").mean().interval() == (-np.inf, np.inf)
+    assert Estimate([2.0, 9.0]).mean([1.0, 0.0]).interval() == (-np.inf, np.inf)
+
+
+def test_weights_of_a_mean():
+    """Whole weights are rows given that often, but for the spread, which is judged by Σ w² (Kish)."""
+    values = np.array([1.0, 4.0, 6.0])
+    mean = Estimate(values).mean([2, 1, 1])
+    assert float(mean) == pytest.approx(3.0)
+    effective = 16 / 6
+    spread = (2 * 4 + 1 + 9) / 4
+    assert float(mean.stderr) == pytest.approx(np.sqrt(spread / (effective - 1)))
+    for bad, said in (
+        ([0, 0, 0], "not all 0"),
+        ([1, 1], r"shape \(2,\)"),
+        ([1, -1, 1], "-1.0 to 1.0"),
+        ([1, np.nan, 1], "nan"),
+    ):
+        with pytest.raises(BadInput, match=f"weights: found.*{said}"):
+            Estimate(values).mean(bad)
+    with pytest.raises(BadInput, match="no rows"):
+        Estimate([]).mean()
 
 
 def test_behaves_as_a_number():

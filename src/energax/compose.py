@@ -20,8 +20,8 @@ from .energy import (
 )
 from .errors import BadInput, Unsuitable
 from .finite import ENUMERATION_LIMIT
-from .missing import Masked
-from .parameters import constrained_maximum, has_m_step, recentred
+from .missing import known
+from .parameters import constrained_maximum, has_m_step, precision_of, recentred
 from .spaces import Categorical, Simplex, Space, fixed, is_concrete, parameter
 
 
@@ -85,6 +85,19 @@ class Tempered(Energy):
         return self.energy(**variables) / self.temperature
 
 
+def _held(space: Any, value: Any, name: str) -> Any:
+    """One value of the space, NaN as missing; what is only being traced has been looked at before."""
+    if not all(is_concrete(leaf) for leaf in jax.tree.leaves(value)):
+        return value
+    value = space.check(value, name)
+    if np.ndim(known(value)) > space.ndim:
+        shape = np.shape(known(value))
+        raise BadInput(
+            name, f"shape {shape}", f"one value of shape {space.shape}", "Ask with given={…} for rows."
+        )
+    return jax.tree.map(jnp.asarray, value)
+
+
 class Clamped(Energy):
     """An energy some of whose variables are held at given values: `energy.given(x=…)`."""
 
@@ -96,9 +109,8 @@ class Clamped(Energy):
         if unknown:
             raise BadInput("given", f"the names {unknown}", f"some of {sorted(energy.spaces)}")
         self.energy = energy
-        self.values = {
-            k: v if isinstance(v, (Masked, jax.Array)) else jnp.asarray(v) for k, v in values.items()
-        }
+        with precision_of(energy):
+            self.values = {k: _held(energy.spaces[k], v, k) for k, v in values.items()}
 
     @property
     def spaces(self):

@@ -85,7 +85,7 @@ class Energy(eqx.Module):
         hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
         hidden.require("draw", _remedy("draw"))
         complete = lambda i: _filled(given, hidden.at(i))
-        logits = table(lambda i: -self(**{**given, **complete(i)}), hidden.n)
+        logits = table(lambda i: -evaluated(self, {**given, **complete(i)}), hidden.n)
         return complete(jax.random.categorical(key, logits))
 
     # -- the same for every energy -------------------------------------------------------
@@ -104,7 +104,7 @@ class Energy(eqx.Module):
         """Mean and variance of the energy over the hidden variables, under p(hidden | given)."""
         hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
         hidden.require("moments", _remedy("draw"))
-        energies = table(lambda i: self(**{**given, **_filled(given, hidden.at(i))}), hidden.n)
+        energies = table(lambda i: evaluated(self, {**given, **_filled(given, hidden.at(i))}), hidden.n)
         p = jax.nn.softmax(-energies)
         mean = p @ energies
         return mean, p @ (energies - mean) ** 2
@@ -175,6 +175,15 @@ def _remedy(knowledge: str) -> str:
     return _REMEDY.format(knowledge=knowledge)
 
 
+def evaluated(energy: Energy, example: Mapping[str, Any]) -> Any:
+    """e(example), if it is one number: many would be summed or broadcast to a wrong answer without a word."""
+    value = energy(**example)
+    if jnp.ndim(value):
+        name, shape = type(energy).__name__, jnp.shape(value)
+        raise BadInput("energy", f"{name} returns shape {shape}", "one number, shape ()", "Sum its terms.")
+    return value
+
+
 def _must_enumerate(energy: Energy, given: Mapping[str, Any]) -> dict[str, Space]:
     """Hidden variables, and given ones with missing coordinates the energy cannot sum out itself."""
     partly = {k for k, v in given.items() if is_masked(v) and k not in energy.marginalises}
@@ -185,7 +194,7 @@ def free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
     """−log Σ_hidden exp(−e), from the energy's own knowledge if it covers these names."""
     hidden = _must_enumerate(energy, given)
     if not hidden:
-        return energy(**given)
+        return evaluated(energy, given)
     unhandled = any(is_masked(v) and k not in energy.marginalises for k, v in given.items())
     if given and not unhandled and energy.knows("free_energy", given):
         return energy.free_energy(**given)
@@ -200,7 +209,7 @@ def enumerated_free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
     log_copies = sum(_log_copies(given[k], v) for k, v in spaces.items() if k in given)
 
     def negative(i):
-        return -energy(**{**given, **_filled(given, hidden.at(i))})
+        return -evaluated(energy, {**given, **_filled(given, hidden.at(i))})
 
     return log_copies - log_sum_exp(negative, hidden.n)
 

@@ -147,20 +147,36 @@ class Estimate:
         return self * (1.0 / np.asarray(divisor))
 
     def mean(self, weights: Any = None) -> Estimate:
-        """The mean over rows; its standard error covers which rows were drawn *and* each row's own."""
+        """The mean over rows; its standard error covers which rows were drawn *and* each row's own.
+
+        One row says nothing of the spread between rows, so the error of its mean is infinite:
+
+        >>> Estimate([-18.0, -17.0, -19.0]).mean(), Estimate([-18.0]).mean().interval()
+        (-18.000 ± 0.577 (exact), (-inf, inf))
+        """
         if not self.value.ndim:
             return self
-        w = np.ones(self.value.shape) if weights is None else np.asarray(weights, float)
-        w = w / w.sum()
+        w = self._shares(weights)
         mean = float((w * self.value).sum())
-        n_effective = 1.0 / (w**2).sum()
+        df = 1.0 / (w**2).sum() - 1.0  # rows that count, less one
         # The spread between rows already contains the noise within them.
         spread = float((w * (self.value - mean) ** 2).sum())
-        variance = spread / max(n_effective - 1.0, 1.0) if self.value.size > 1 else 0.0
+        alone = np.count_nonzero(w) == 1
+        variance = np.inf if alone else spread / df
         within = float((w**2 * self._own_variance()).sum())
         error = np.sqrt(max(variance, within) + self.shared**2)
-        df = n_effective - 1.0 if self.value.size > 1 and n_effective > 1 else None
-        return Estimate(mean, error, self.kind, self.method, self.shared, df)
+        return Estimate(mean, error, self.kind, self.method, self.shared, None if alone else df)
+
+    def _shares(self, weights: Any) -> np.ndarray:
+        """The weights of the rows, as shares of their sum."""
+        w = np.ones(self.value.shape) if weights is None else np.asarray(weights, float)
+        if w.shape != self.value.shape:
+            raise BadInput("weights", f"shape {w.shape}", f"one for each row, shape {self.value.shape}")
+        if not w.size:
+            raise BadInput("mean", "no rows", "at least one")
+        if not (np.isfinite(w) & (w >= 0)).all() or not w.any():
+            raise BadInput("weights", f"{w.min()} to {w.max()}", "finite numbers >= 0, not all 0")
+        return w / w.sum()
 
     def sum(self) -> Estimate:
         shared = self.shared * self.value.size

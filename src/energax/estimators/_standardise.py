@@ -53,7 +53,7 @@ class Standardised(Recipe):
 
     def _log_units(self, X: np.ndarray) -> np.ndarray:
         """log |∂x/∂u| = Σ log scale over the known columns of every row, (n,)."""
-        return (~np.isnan(X)) @ np.log(self.scale_)
+        return ((~np.isnan(X)) @ np.log(self.scale_)).astype(self.dtype_)
 
 
 def moments(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

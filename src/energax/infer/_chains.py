@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..energy import Energy
+from ..energy import Energy, evaluated
 from ..errors import BadInput, EnergaxError
 from ..missing import known
 from ..samplers import Draws, Langevin, Sampler, run_chains
@@ -156,7 +156,7 @@ class SampledPosterior(Posterior):
 
 
 def _best(row, key, energy):
-    energies = jax.vmap(lambda values: energy(**merged(row["given"], values)))(row["draws"])
+    energies = jax.vmap(lambda values: evaluated(energy, merged(row["given"], values)))(row["draws"])
     return energies.argmin()
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import finite
+from ..energy import evaluated
 from ..estimate import Estimate
 from ..finite import table
 from ..samplers import Draws
@@ -172,12 +173,12 @@ class EnumeratedPosterior(Posterior):
 
 
 def _argmin(row, key, energy, these: Unknowns):
-    index, value = lowest(lambda i: energy(**{**row["given"], **these.at(row, i)}), these.n)
+    index, value = lowest(lambda i: evaluated(energy, {**row["given"], **these.at(row, i)}), these.n)
     return these.at(row, index), value
 
 
 def _log_probs(row, energy, these: Unknowns):
-    logits = table(lambda i: -energy(**{**row["given"], **these.at(row, i)}), these.n)
+    logits = table(lambda i: -evaluated(energy, {**row["given"], **these.at(row, i)}), these.n)
     return logits - jax.nn.logsumexp(logits)
 
 

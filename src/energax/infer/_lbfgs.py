@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from ..energy import evaluated
 from ..errors import ConvergenceWarning
 from ..finite import Assignments
 from ..keys import as_key
@@ -142,7 +143,7 @@ def _minimise(row, key, energy, method, real, finite):
         centre = {n: start_in(spaces[n], None) for n in real}
         away = {n: start_in(spaces[n], keys[n]) for n in real}
         start = jax.tree.map(lambda a, b: jnp.where(first, a, b), centre, away)
-        return minimise(lambda u: energy(**complete(u, index)), start, method)
+        return minimise(lambda u: evaluated(energy, complete(u, index)), start, method)
 
     starts = jax.random.split(key, method.n_starts)
     first = jnp.arange(method.n_starts) == 0

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..energy import evaluated
 from ..errors import BadInput
 from ..estimate import Estimate
 from ..missing import is_masked
@@ -160,7 +161,7 @@ class WeightedPosterior(Posterior):
         question = self._question
         n = len(next(iter(draws.values())))
         given = {k: np.broadcast_to(v[0], n) for k, v in question.given.items()}
-        return -jax.vmap(lambda row: question.energy(**row))({**draws, **given})
+        return -jax.vmap(lambda row: evaluated(question.energy, row))({**draws, **given})
 
     def _joint(self, names):
         spaces = self._question.spaces

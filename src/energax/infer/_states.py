@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..energy import evaluated
 from ..errors import BadInput
 from ..missing import known
 from ..samplers import Draws
@@ -107,4 +108,4 @@ def _found(row, key, energy, partly):
 
 
 def _energy(rows, key, energy):
-    return energy(**{**rows["row"], **rows["values"]})
+    return evaluated(energy, {**rows["row"], **rows["values"]})

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..energy import Energy, FiniteDistribution, answers
+from ..energy import Energy, FiniteDistribution, answers, evaluated
 from ..errors import BadInput, Unsuitable
 from ..linalg import cholesky, solve_lower
 from ._sampler import Sampler
@@ -143,7 +143,7 @@ def _sweep_coordinates(
 
     def visit(i, flat):
         energies = jax.vmap(
-            lambda choice: energy(**others, **{name: flat.at[i].set(choice).reshape(space.shape)})
+            lambda choice: evaluated(energy, {**others, name: flat.at[i].set(choice).reshape(space.shape)})
         )(choices)
         drawn = choices[jax.random.categorical(keys[i], -energies)]
         return flat.at[i].set(jnp.where(stays[i], flat[i], drawn))

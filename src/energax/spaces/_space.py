@@ -142,12 +142,9 @@ class Space:
         filled = np.where(unknown, np.asarray(self._filler, value.dtype), value) if any_unknown else value
         legal = self._legal(filled)
         if not legal.all():
-            where = np.argwhere(~legal)[0]
-            raise BadInput(
-                name,
-                f"{filled[tuple(where)]!r} at position {tuple(int(i) for i in where)}",
-                self.says(),
-            )
+            where = tuple(int(i) for i in np.argwhere(~legal)[0])
+            found = repr(filled[where].tolist())
+            raise BadInput(name, f"{found} at position {where}" if where else found, self.says())
         filled = self._cast(filled)
         return Masked(filled, ~unknown) if any_unknown else filled
 
