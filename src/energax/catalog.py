@@ -214,7 +214,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "VariableElimination", "inference", "sums pushed into the product, one question at a time", "tables", "finite", "Zhang and Poole (1996)"),
     Row("infer", "BeliefPropagation", "inference", "sum-product messages on a graph with loops, damped", "tables", "finite", "Pearl (1988); Murphy, Weiss and Jordan (1999)"),
     Row("infer", "MeanField", "inference", "the best product of independent variables; log Z from below", "tables", "finite", "Saul, Jaakkola and Jordan (1996)"),
-    Row("infer", "AnnealedImportance", "inference", "log Z by chains heated from independence to the model", "tables", "finite", "Neal (2001)"),
+    Row("infer", "AnnealedImportance", "inference", "log Z by chains that cool from independence to the model", "tables or `__call__`", "finite", "Neal (2001); Salakhutdinov and Murray (2008)"),
     Row("infer", "LikelihoodWeighting", "inference", "draws from causes to effects, weighted by what is seen", "a BayesianNetwork", "finite", "Fung and Chang (1990)"),
     Row("infer", "ConditionalGaussian", "inference", "exact answers of networks with linear-Gaussian nodes", "a BayesianNetwork with real nodes", "finite and real", "Lauritzen (1992)"),
     Row("infer", "LBFGS", "inference", "the lowest energy by its gradient, through the bijections", "a gradient", "real", "Liu and Nocedal (1989)"),

@@ -23,6 +23,7 @@ from .finite import ENUMERATION_LIMIT
 from .missing import known
 from .parameters import constrained_maximum, has_m_step, precision_of, recentred
 from .spaces import Categorical, Simplex, Space, fixed, is_concrete, parameter
+from .tempering import Tempered as Tempered
 
 
 class Sum(Energy):
@@ -56,33 +57,6 @@ class Sum(Energy):
 
     def __call__(self, **variables):
         return sum(part(**{k: variables[k] for k in part.spaces}) for part in self.parts)
-
-
-class Tempered(Energy):
-    """e / T: flatter for T > 1, sharper for T < 1."""
-
-    energy: Energy
-    temperature: Any = fixed()
-
-    def __check_init__(self):
-        if is_concrete(self.temperature):
-            try:
-                fits = np.shape(self.temperature) == () and 0 < float(self.temperature) < np.inf
-            except (TypeError, ValueError):
-                fits = False
-            if not fits:
-                raise BadInput("temperature", repr(self.temperature), "a finite number > 0")
-
-    @property
-    def spaces(self):
-        return self.energy.spaces
-
-    @property
-    def inputs(self):  # type: ignore[override]
-        return self.energy.inputs
-
-    def __call__(self, **variables):
-        return self.energy(**variables) / self.temperature
 
 
 def _held(space: Any, value: Any, name: str) -> Any:

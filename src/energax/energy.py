@@ -18,7 +18,8 @@ from .showing import shown
 from .spaces import Space
 
 if TYPE_CHECKING:
-    from .compose import Clamped, Marginal, Sum, Tempered
+    from .compose import Clamped, Marginal, Sum
+    from .tempering import Tempered
 
 _REMEDY = (
     "Give the energy the exact method `{knowledge}`, make the hidden space smaller, or use an "
@@ -135,7 +136,7 @@ class Energy(eqx.Module):
         raise BadInput("… + energy", type(other).__name__, "another Energy")
 
     def __truediv__(self, temperature: Any) -> Tempered:
-        from .compose import Tempered
+        from .tempering import Tempered
 
         return Tempered(self, temperature)
 

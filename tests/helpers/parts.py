@@ -215,9 +215,9 @@ REFUSED = {
         }.items()
     },
     "AnnealedImportance": (
-        "RBM",
+        "GaussianRBM",
         lambda e, x, m: energax.log_partition(e, m, key=0),
-        r"AnnealedImportance needs tables.*Use Enumeration\(\)",
+        r"starts where all values are equally probable, .*'x' in Real.*Use Enumeration\(\)",
     ),
     "ConditionalGaussian": (
         "RBM",

@@ -73,6 +73,8 @@ def test_annealed_importance_within_its_error():
     rows = {"00": [0, 1], "22": [1, 1]}
     estimate, exact = log_prob(GRID, rows, AnnealedImportance(), key=1), log_prob(GRID, rows)
     assert (np.abs(estimate.value - exact.value) < 4.5 * estimate.stderr).all()
+    # One log Z for both rows: their mean knows it no better than each.
+    assert 0 < estimate.shared < estimate.stderr.min() and estimate.mean().stderr > estimate.shared
 
 
 def test_likelihood_weighting_within_its_error():

@@ -103,10 +103,10 @@ def test_a_single_draw_has_no_error_to_show():
 
 def test_the_error_of_few_draws():
     """Over 2000 runs of 5 draws the squared standard error is, on average, the variance of the runs."""
-    from energax.infer._importance import _summary
+    from energax.infer._importance import log_mean
 
     weights = np.random.default_rng(0).uniform(1, 1.2, size=(2000, 5))
-    value, error, _ = (np.asarray(a) for a in jax.vmap(_summary)(jnp.log(jnp.asarray(weights))))
+    value, error, _ = (np.asarray(a) for a in jax.vmap(log_mean)(jnp.log(jnp.asarray(weights))))
     assert np.sqrt((error**2).mean()) == pytest.approx(value.std(), rel=0.06)
 
 

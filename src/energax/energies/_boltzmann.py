@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from ..energy import Energy, enumerated_free_energy
 from ..errors import BadInput
 from ..fusion import softplus
+from ..infer import AnnealedImportance
 from ..keys import as_key
 from ..missing import is_masked, known, mask_of
 from ..spaces import Binary, Positive, Real, parameter
@@ -74,6 +75,14 @@ class RBM(Energy):
         if z is None:
             return -(x @ self.bias) - softplus(x @ self.weight + self.hidden_bias).sum()
         return -(z @ self.hidden_bias) - softplus(self.weight @ z + self.bias).sum()
+
+    def scaled(self, share: Any) -> RBM:
+        """share · e, which is linear in its parameters."""
+        return RBM(share * self.weight, share * self.bias, share * self.hidden_bias)
+
+    def inference(self, task):
+        """Where neither layer can be listed, log Z by chains that cool down."""
+        return AnnealedImportance() if task in ("log_prob", "log_partition") else None
 
     def conditional(self, name, **given):
         from numpyro.distributions import Bernoulli
@@ -154,6 +163,11 @@ class GaussianRBM(Energy):
             drive = (x / self.scale) @ self.weight + self.hidden_bias
             return 0.5 * jnp.sum(((x - self.bias) / self.scale) ** 2) - softplus(drive).sum()
         return self._integrated(self.weight @ z).sum() - z @ self.hidden_bias
+
+    def scaled(self, share: Any) -> GaussianRBM:
+        """share · e: wider by the root of the share."""
+        root = jnp.sqrt(share)
+        return GaussianRBM(root * self.weight, self.bias, share * self.hidden_bias, self.scale / root)
 
     def conditional(self, name, **given):
         from numpyro.distributions import Bernoulli, Normal

@@ -27,8 +27,9 @@ class BernoulliRBM(Transformer, Density):
     """A binary restricted Boltzmann machine, e(x, z) = −xᵀWz − bᵀx − cᵀz.
 
     The names are those of scikit-learn's; the learner is any (by default contrastive
-    divergence with one sweep, by Adam), and log p(x) is exact while there are at most 20 hidden
-    units. NaN marks a pixel that is not known, in `fit` and everywhere after.
+    divergence with one sweep, by Adam). log p(x) is exact while there are at most 20 units in
+    one of the layers; else log Z is estimated by annealed importance sampling, and `log_prob` tells
+    how well. NaN marks a pixel that is not known, in `fit` and everywhere after.
 
     Args:
         n_components: hidden units.

@@ -1,7 +1,7 @@
 """Given some of the variables, find the others: one method a file, and a choice among them."""
 
 from ._ancestral import Ancestral as Ancestral
-from ._approximate import AnnealedImportance as AnnealedImportance
+from ._annealed import AnnealedImportance as AnnealedImportance
 from ._approximate import BeliefPropagation as BeliefPropagation
 from ._approximate import MeanField as MeanField
 from ._chain_methods import ForwardBackward as ForwardBackward

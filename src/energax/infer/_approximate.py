@@ -11,7 +11,6 @@ import numpy as np
 from ..errors import BadInput, Unsuitable
 from ..estimate import Estimate
 from ..parameters import remembered
-from ._gibbs_tables import annealed_tables
 from ._loopy import loopy
 from ._mean_field import mean_field
 from ._message_passing import on_host
@@ -20,7 +19,7 @@ from ._posterior import Labelled, Posterior
 from ._question import Question
 
 
-class _OnTables(Method):
+class OnTables(Method):
     """What approximations on tables share: rows one after another, on what is left once they are known."""
 
     tasks = frozenset({"posterior", "log_prob", "log_partition"})
@@ -72,7 +71,7 @@ class _OnTables(Method):
         return Estimate(log_z - whole, kind="estimate", method=self.label)
 
 
-class BeliefPropagation(_OnTables):
+class BeliefPropagation(OnTables):
     """Sum-product messages on a graph with loops, damped, until they stop changing.
 
     message f→v(x_v) ∝ Σ f(x) Π_{u≠v} message u→f(x_u). Exact on a tree; elsewhere the usual
@@ -110,7 +109,7 @@ class BeliefPropagation(_OnTables):
         return np.asarray(found.log_z)
 
 
-class MeanField(_OnTables):
+class MeanField(OnTables):
     """The best product of independent variables, q = Π q_v, by coordinate ascent from several starts.
 
     log Z is at least E_q[Σ log f] + H(q): a lower bound.
@@ -151,7 +150,7 @@ class ApproximatePosterior(Posterior):
 
     kind = "estimate"
 
-    def __init__(self, question: Question, key: Any, by: _OnTables):
+    def __init__(self, question: Question, key: Any, by: OnTables):
         super().__init__(question, key)
         self._by, self.method = by, by.label
 
@@ -199,51 +198,3 @@ class ApproximatePosterior(Posterior):
 
     def _sample(self, n, key):
         raise self._only_single("sample")
-
-
-class AnnealedImportance(_OnTables):
-    """log Z by chains that are heated from independent variables to the model, each weighted by its way.
-
-    The weights are unbiased for Z, so that log mean w is a lower bound in expectation; the standard error
-    is that of the mean. `n_steps` make the way smooth, `n_chains` the mean sharp.
-
-    Neal (2001), Annealed importance sampling.
-
-    >>> from energax import log_partition
-    >>> from energax.energies import MarkovField
-    >>> pair = MarkovField({("a", "b"): [[3.0, 1.0], [1.0, 3.0]]})               # log Z = log 8 = 2.079
-    >>> found = log_partition(pair, AnnealedImportance(), key=0)
-    >>> bool(abs(found.value - 2.0794) < 4 * found.stderr)
-    True
-    """
-
-    tasks = frozenset({"log_prob", "log_partition"})
-
-    n_chains: int = 256
-    n_steps: int = 500
-
-    @property
-    def label(self):
-        return "annealed importance"
-
-    def why(self, task, question):
-        return "chains cost the same at any width"
-
-    def run(self, tables, evidence, key):
-        settings = {"n_chains": self.n_chains, "n_steps": self.n_steps}
-        return annealed_tables(tables.cards, tables.scopes, tables.logs, evidence, key=key, **settings)
-
-    def log_z(self, found):
-        return np.asarray(found.value)
-
-    def log_partition(self, question, key):
-        ((_, found),) = self.rows(question, key)
-        return Estimate(found.value, found.stderr, kind="estimate", method=self.label)
-
-    def log_prob(self, question, key):
-        seen_key, whole_key = jax.random.split(key)
-        rows = [found for _, found in self.rows(question, seen_key)]
-        whole = self.log_partition(Question(question.energy, {}), whole_key)
-        error = np.hypot([found.stderr for found in rows], whole.stderr)
-        value = np.array([found.value for found in rows]) - whole.value
-        return Estimate(value, error, kind="estimate", method=self.label)

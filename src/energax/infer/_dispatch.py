@@ -16,7 +16,8 @@ from ..keys import as_key
 from ..parameters import in_its_precision, remembered
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._ancestral import Ancestral
-from ._approximate import AnnealedImportance, BeliefPropagation, MeanField
+from ._annealed import AnnealedImportance
+from ._approximate import BeliefPropagation, MeanField
 from ._chain_methods import ForwardBackward
 from ._chains import Chains
 from ._conditional import Conditional
@@ -107,6 +108,8 @@ def _hint(task: str, question: Question) -> str:
         best = f"posterior(energy, given, {_name(drawn)}(), key=0).mode"
         return f"{_HINTS[task]}, or take the best draw: {best}."
     holes = not_summed_out(question) if task == "log_prob" else ""
+    if not holes and task.startswith("log_") and AnnealedImportance().unsuitable(task, question) is None:
+        return "Estimate it by chains: method=AnnealedImportance(), key=0."
     return holes or _HINTS[task]
 
 

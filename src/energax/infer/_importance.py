@@ -26,6 +26,7 @@ from ._question import Question, map_rows
 from ._sums import size_to_visit, sums_out
 
 _LAPLACE_LIMIT = 256
+_MORE = "Use a better proposal= or more n_samples."
 _AT_ONCE = 512  # draws of one row whose energies are computed side by side
 
 
@@ -75,11 +76,7 @@ class Importance(Method):
         if task == "log_prob":
             if _log_z_method(question) is not None:
                 return self._unsuitable_proposal(question)
-            # An energy without log Z: its free energy must be exact, then only log Z is estimated.
-            bare = Question(question.energy, {})
-            if _free_energy_method(question) is None:
-                return "would need both a sum over what is hidden and log Z, and neither is tractable"
-            return self._unsuitable_proposal(bare)
+            return unsummable(question) or self._unsuitable_proposal(Question(question.energy, {}))
         return self._unsuitable_proposal(question)
 
     def _unsuitable_proposal(self, question: Question) -> str | None:
@@ -123,10 +120,9 @@ class Importance(Method):
     def log_prob(self, question, key):
         log_z = _log_z_method(question)
         if log_z is None:
-            exact = _free_energy_method(question)(question)
-            return Estimate(-exact) - self.log_partition(Question(question.energy, {}), key)
+            return log_prob_less_log_z(self, question, key)
         value, error, effective = self._log_mean_weight(question, key, self._k(True))
-        _warn_if_poor(effective, self._k(True), "log p(x)")
+        warn_if_poor("Importance", effective, self._k(True), "log p(x)", _MORE)
         bound = Estimate(value, error, "lower bound", self.label)
         z = log_z.log_partition(question, key)
         return Estimate(bound.value - z.value, bound.stderr, "lower bound", self.label)
@@ -134,7 +130,7 @@ class Importance(Method):
     def log_partition(self, question, key):
         k = self._k(False)
         value, error, effective = self._log_mean_weight(question, key, k)
-        _warn_if_poor(effective, k, "log Z")
+        warn_if_poor("Importance", effective, k, "log Z", _MORE)
         return Estimate(value[0], error[0], "estimate", self.label)
 
     def _log_mean_weight(self, question: Question, key: Any, k: int):
@@ -154,14 +150,14 @@ class Importance(Method):
         return map_rows(function, rows, question.n, *arguments, key=draw_key, numbers_per_row=width)
 
 
-def _warn_if_poor(effective: np.ndarray, k: int, what: str) -> None:
+def warn_if_poor(method: str, effective: np.ndarray, k: int, what: str, remedy: str) -> None:
+    """Say so where a few of `k` weights carry the whole sum."""
     # One draw says nothing of its own error, so that fewer than two are always too few.
     poor = effective < max(2, min(30, 0.1 * k))
     if poor.any():
         warnings.warn(
-            f"Importance: {what} rests on {effective.min():.1f} effective draws of {k} "
-            f"in {int(poor.sum())} of {poor.size} rows, so its standard error cannot be trusted. "
-            "Use a better proposal= or more n_samples.",
+            f"{method}: {what} rests on {effective.min():.1f} effective draws of {k} "
+            f"in {int(poor.sum())} of {poor.size} rows, so its standard error cannot be trusted. {remedy}",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -177,17 +173,23 @@ def _log_z_method(question: Question) -> Method | None:
     return None
 
 
-def _free_energy_method(question: Question) -> Any:
+def unsummable(question: Question) -> str | None:
+    """Why F(given) is not exact, where only log Z may be estimated; None if it is."""
     size = size_to_visit("log_prob", question)
     if sums_out(question) or (size is not None and size <= finite.ENUMERATION_LIMIT):
-        return free_energy_rows
-    return None
+        return None
+    return "would need both a sum over what is hidden and log Z, and neither is tractable"
+
+
+def log_prob_less_log_z(method: Method, question: Question, key: Any) -> Estimate:
+    """−F(given) − log Z, the first exact and the second by this method: one error, shared by all rows."""
+    return Estimate(-free_energy_rows(question)) - method.log_partition(Question(question.energy, {}), key)
 
 
 # -- weights, for one row ---------------------------------------------------------------------------
 
 
-def _summary(log_weights: Any) -> tuple[Any, Any, Any]:
+def log_mean(log_weights: Any) -> tuple[Any, Any, Any]:
     """log mean w, its standard error by the delta method, and (Σw)² / Σw², the effective number."""
     k = log_weights.shape[0]
     log_sum = jax.nn.logsumexp(log_weights)
@@ -201,7 +203,7 @@ def _summary(log_weights: Any) -> tuple[Any, Any, Any]:
 
 
 def _over_draws(one: Any, key: Any, k: int) -> Any:
-    return _summary(jax.lax.map(one, jax.random.split(key, k), batch_size=min(k, _AT_ONCE)))
+    return log_mean(jax.lax.map(one, jax.random.split(key, k), batch_size=min(k, _AT_ONCE)))
 
 
 def _weigh(row, key, energy, proposal, k):

@@ -109,12 +109,18 @@ def joint_values_needed(task: str, question: Question) -> str:
 def not_summed_out(question: Question) -> str:
     """What to do about missing coordinates that nobody can sum out; nothing, if there are none."""
     energy = question.energy
-    these = [k for k, v in question.partly.items() if k not in energy.marginalises]
     size = size_to_visit("log_prob", question)
-    if not these or (size is not None and size <= finite.ENUMERATION_LIMIT):
+    if not question.partly or (size is not None and size <= finite.ENUMERATION_LIMIT):
         return ""
+    name = type(energy).__name__
+    these = [k for k in question.partly if k not in energy.marginalises]
+    if not these:
+        return (
+            f"With missing values in {', '.join(map(repr, question.partly))} {name} would have to list all "
+            "that is hidden: impute them, or leave out the rows that have them."
+        )
     return (
-        f"{type(energy).__name__} does not sum out missing values of {', '.join(map(repr, these))}: impute "
+        f"{name} does not sum out missing values of {', '.join(map(repr, these))}: impute "
         "them, leave out the rows that have them, or use an energy that does (one that names the variable "
         "in `marginalises`, such as a mixture of Gaussians)."
     )

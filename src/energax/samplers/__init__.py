@@ -3,6 +3,7 @@
 from ._draws import Draws as Draws
 from ._gibbs import Gibbs as Gibbs
 from ._gibbs import draw_rest as draw_rest
+from ._gibbs import knows_conditional as knows_conditional
 from ._langevin import Langevin as Langevin
 from ._run import run_chains as run_chains
 from ._sampler import Sampler as Sampler

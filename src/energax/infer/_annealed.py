@@ -1,0 +1,152 @@
+"""Annealed importance sampling: log Z by chains that cool from independence to the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..energy import Energy, answers, evaluated, free_energy
+from ..errors import BadInput
+from ..estimate import Estimate
+from ..samplers import Gibbs, Sampler, knows_conditional
+from ._approximate import OnTables
+from ._gibbs_tables import annealed_tables
+from ._importance import log_mean, log_prob_less_log_z, unsummable, warn_if_poor
+from ._method import Cost
+from ._question import Question
+
+
+class AnnealedImportance(OnTables):
+    """log Z by chains that cool from independent variables to the model, each weighted by its way.
+
+    p_β ∝ exp(−β e) for β from 0, where all values are equally probable, to 1, with one move of a chain at
+    each. The weights are unbiased for Z, so that log mean w is a lower bound in expectation; the
+    standard error is that of the mean. `n_steps` make the way smooth, `n_chains` the mean sharp.
+
+    Networks of tables are swept a colour of their graph at a time, and log p(x) may leave out any of their
+    variables. Any other energy over finite variables is moved by `sampler` (default: Gibbs, cheap where
+    the energy knows its conditionals), and log p(x) needs its exact free energy.
+
+    Neal (2001), Annealed importance sampling; Salakhutdinov and Murray (2008), On the quantitative
+    analysis of deep belief networks.
+
+    >>> from energax import log_partition
+    >>> from energax.energies import RBM
+    >>> rbm = RBM(jnp.eye(40), jnp.zeros(40), jnp.zeros(40))                # log Z = 40 log(3 + e) = 69.7
+    >>> found = log_partition(rbm, AnnealedImportance(), key=0)
+    >>> bool(abs(found.value - 40 * np.log(3 + np.e)) < 4 * found.stderr)
+    True
+    """
+
+    tasks = frozenset({"log_prob", "log_partition"})
+
+    n_chains: int = eqx.field(static=True, default=256)
+    n_steps: int = eqx.field(static=True, default=500)
+    sampler: Sampler | None = None
+
+    def __check_init__(self):
+        for name, least in (("n_chains", 2), ("n_steps", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise BadInput(name, repr(value), f"a whole number >= {least}")
+
+    @property
+    def label(self):
+        return "annealed importance"
+
+    def unsuitable(self, task, question):
+        if hasattr(question.energy, "tables"):
+            return None
+        endless = [f"{n!r} in {s!r}" for n, s in question.spaces.items() if not s.is_finite]
+        if endless:
+            return f"starts where all values are equally probable, which {', '.join(endless)} have not"
+        return unsummable(question) if task == "log_prob" else None
+
+    def why(self, task, question):
+        return "chains cost the same at any width"
+
+    def cost(self, task, question):
+        if hasattr(question.energy, "tables"):
+            return super().cost(task, question)
+        spaces, energy = question.spaces, question.energy
+        moves = 2
+        for name, space in spaces.items():
+            others = {k: jax.ShapeDtypeStruct(s.shape, s.jax_dtype) for k, s in spaces.items() if k != name}
+            known = knows_conditional(energy / 2.0, name, others)
+            moves += 1 if known else space.size * space.values_per_coordinate
+        size = sum(s.size for s in spaces.values())
+        return Cost(evaluations=moves * self.n_chains * self.n_steps, n_bytes=8 * self.n_chains * size)
+
+    def run(self, tables, evidence, key):
+        settings = {"n_chains": self.n_chains, "n_steps": self.n_steps}
+        return annealed_tables(tables.cards, tables.scopes, tables.logs, evidence, key=key, **settings)
+
+    def log_z(self, found):
+        return np.asarray(found.value)
+
+    def log_partition(self, question, key):
+        if hasattr(question.energy, "tables"):
+            ((_, found),) = self.rows(question, key)
+            return Estimate(found.value, found.stderr, "estimate", self.label)
+        sampler = self.sampler or Gibbs()
+        sampler.check(question.energy)
+        seen = _seen_alone(question.energy) if self.sampler is None else None
+        log_weights = _log_weights(question.energy, sampler, seen, self.n_chains, self.n_steps, key)
+        value, error, effective = log_mean(log_weights)
+        more = "Take more n_steps, or more n_chains."
+        warn_if_poor(type(self).__name__, np.asarray([effective]), self.n_chains, "log Z", more)
+        start = sum(s.size * np.log(s.values_per_coordinate) for s in question.spaces.values())
+        return Estimate(np.asarray(value) + start, np.asarray(error), "estimate", self.label)
+
+    def log_prob(self, question, key):
+        if not hasattr(question.energy, "tables"):
+            return log_prob_less_log_z(self, question, key)
+        seen_key, whole_key = jax.random.split(key)
+        rows = [found for _, found in self.rows(question, seen_key)]
+        own = Estimate(np.array([f.value for f in rows]), np.array([f.stderr for f in rows]), "estimate")
+        found = own - self.log_partition(Question(question.energy, {}), whole_key)
+        return Estimate(found.value, found.stderr, "estimate", self.label, found.shared)
+
+
+def _seen_alone(energy: Energy) -> str | None:
+    """The variable whose free energy is known at any temperature, of two: then chains are those of it alone.
+
+    Their weights vary less than those of both. It must be the first named, since Gibbs redraws the other
+    before it, and so forgets it.
+    """
+    hot, (first, *others) = energy / 2.0, energy.spaces
+    value = jax.ShapeDtypeStruct(energy.spaces[first].shape, energy.spaces[first].jax_dtype)
+    if len(others) != 1 or not hot.knows("free_energy", {first}):
+        return None
+    return first if answers(hot.free_energy, **{first: value}) else None
+
+
+@eqx.filter_jit
+def _log_weights(
+    energy: Energy, sampler: Sampler, seen: str | None, n_chains: int, n_steps: int, key: Any
+) -> Any:
+    """log w of every chain: Σ of what each step of cooling changes at the state before it."""
+    start_key, key = jax.random.split(key)
+    starts = jax.vmap(lambda k: sampler.start(energy, {}, k))(jax.random.split(start_key, n_chains))
+
+    def at(state, share):
+        if seen is None:
+            e = jax.vmap(lambda row: evaluated(energy, row))(state)
+            return jnp.where(share > 0, share * e, 0)  # also where a value is impossible
+        cooler = energy / (1 / share)
+        return jax.vmap(lambda value: free_energy(cooler, {seen: value}))(state[seen])
+
+    def step(t, carry):
+        state, log_w = carry
+        before, after = jnp.asarray(t, log_w.dtype) / n_steps, jnp.asarray(t + 1, log_w.dtype) / n_steps
+        log_w = log_w + at(state, before) - at(state, after)
+        return sampler.advance(energy / (1 / after), state, 1, jax.random.fold_in(key, t)), log_w
+
+    zero = jnp.zeros((), jnp.result_type(float))
+    none = jnp.zeros_like(at(starts, zero))
+    _, log_w = jax.lax.fori_loop(0, n_steps, step, (starts, none))
+    return log_w

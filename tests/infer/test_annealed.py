@@ -1,0 +1,102 @@
+"""Annealed importance sampling of energies that can be listed, and of those that cannot."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energax import Energy, log_partition, log_prob
+from energax.energies import RBM
+from energax.errors import BadInput, ConvergenceWarning
+from energax.estimators import BernoulliRBM
+from energax.infer import AnnealedImportance
+from energax.infer._annealed import _seen_alone
+from energax.samplers import Gibbs
+from energax.spaces import Binary, Categorical
+
+RNG = np.random.default_rng(0)
+MACHINE = RBM(*(jnp.asarray(RNG.normal(size=s), jnp.float32) for s in ((9, 6), (9,), (6,))))
+
+
+class Potts(Energy):
+    """Three sites of four colours and a switch: nothing is known but the value."""
+
+    table: jnp.ndarray
+
+    @property
+    def spaces(self):
+        return {"x": Categorical(4, 3), "s": Binary()}
+
+    def __call__(self, *, x, s):
+        pairs = self.table[x[0], x[1]] + self.table[x[1], x[2]]
+        return pairs * (1 + s)
+
+
+POTTS = Potts(jnp.asarray(RNG.normal(size=(4, 4)), jnp.float32))
+
+
+@pytest.mark.parametrize("energy", [MACHINE, POTTS], ids=["RBM", "Potts"])
+@pytest.mark.parametrize("sampler", [None, Gibbs()], ids=["default", "joint"])
+def test_the_mean_weight_is_unbiased(energy, sampler):
+    """E[ŵ] = Z even where the way is far too short: 200 runs of 8 chains, |z| < 4, the seeds fixed."""
+    method = AnnealedImportance(n_chains=8, n_steps=6, sampler=sampler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        log_z = np.array([float(log_partition(energy, method, key=i)) for i in range(200)])
+    ratio = np.exp(log_z - float(log_partition(energy)))
+    assert abs(ratio.mean() - 1) < 4 * ratio.std() / np.sqrt(200)
+    assert ratio.std() > 0.02  # else nothing was tried
+
+
+def test_a_smooth_way_is_sharp_and_its_error_is_honest():
+    """Of 50 estimates the scores (found − truth) / error have a spread of 1: between 0.75 and 1.3."""
+    truth = float(log_partition(MACHINE))
+    found = [log_partition(MACHINE, AnnealedImportance(64, 200), key=i) for i in range(50)]
+    scores = np.array([(float(f) - truth) / float(f.stderr) for f in found])
+    assert max(float(f.stderr) for f in found) < 0.08
+    assert 0.75 < scores.std() < 1.3 and abs(scores.mean()) < 4 / np.sqrt(50)
+
+
+def test_chains_of_one_layer_are_sharper_than_of_both():
+    assert _seen_alone(MACHINE) == "x" and _seen_alone(POTTS) is None
+    alone = log_partition(MACHINE, AnnealedImportance(), key=0)
+    both = log_partition(MACHINE, AnnealedImportance(sampler=Gibbs()), key=0)
+    assert alone.stderr < both.stderr
+
+
+def test_log_prob_shares_the_error_of_log_z():
+    rows = {"x": (RNG.random((20, 9)) < 0.5).astype(float)}
+    found, exact = log_prob(MACHINE, rows, AnnealedImportance(), key=0), log_prob(MACHINE, rows)
+    assert found.kind == "estimate" and found.shared == pytest.approx(float(found.stderr[0]))
+    np.testing.assert_allclose(found.value - exact.value, (found.value - exact.value)[0], atol=1e-4)
+    assert abs((found.value - exact.value)[0]) < 4 * found.shared
+
+
+def test_too_short_a_way_is_said():
+    steep = RBM(4 * MACHINE.weight, 4 * MACHINE.bias, 4 * MACHINE.hidden_bias)
+    with pytest.warns(ConvergenceWarning, match=r"AnnealedImportance: log Z rests on .*more n_steps"):
+        log_partition(steep, AnnealedImportance(n_steps=2), key=0)
+
+
+@pytest.mark.parametrize("settings", [{"n_chains": 1}, {"n_steps": 0}, {"n_steps": 2.5}, {"n_chains": True}])
+def test_settings(settings):
+    with pytest.raises(BadInput, match=next(iter(settings))):
+        AnnealedImportance(**settings)
+
+
+def test_a_machine_with_many_units_has_a_score():
+    """24 x 24 independent pairs of units: log Z = 24 log(2 + 2...) is known, and so is log p(x)."""
+    weight = np.zeros((24, 24), np.float32)
+    np.fill_diagonal(weight, 2.0)
+    rbm = RBM(jnp.asarray(weight), jnp.full(24, -0.5), jnp.full(24, -1.0))
+    model = BernoulliRBM(24, n_iter=1, random_state=0).fit(np.eye(24))
+    model.energy_ = rbm
+    on, off = np.exp(-0.5) * (1 + np.exp(1.0)), 1 + np.exp(-1.0)
+    X = (RNG.random((30, 24)) < 0.5).astype(float)
+    truth = X @ np.full(24, np.log(on)) + (1 - X) @ np.full(24, np.log(off)) - 24 * np.log(on + off)
+    found = model.log_prob(X)
+    assert found.kind == "estimate" and 0 < found.shared < 0.1
+    assert np.abs(found.value - truth).max() < 4.5 * found.shared + 1e-3

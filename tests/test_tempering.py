@@ -1,0 +1,129 @@
+"""What an energy knows at one temperature, at another: against sums over the energy divided by T."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from numpyro import distributions as d
+
+from energax import Energy, log_prob, sample
+from energax.energies import RBM, GaussianRBM
+from energax.energy import FiniteDistribution
+from energax.missing import Masked
+from energax.samplers import knows_conditional
+from energax.spaces import Binary, Categorical, Real
+from energax.tempering import Tempered, raised
+
+
+class Bare(Energy):
+    """An energy of which nothing but its value is known."""
+
+    energy: Energy
+    share: float = eqx.field(static=True)
+
+    @property
+    def spaces(self):
+        return self.energy.spaces
+
+    def __call__(self, **variables):
+        return self.energy(**variables) * self.share
+
+
+def machine(seed: int) -> RBM:
+    rng = np.random.default_rng(seed)
+    return RBM(*(jnp.asarray(rng.normal(size=s), jnp.float32) for s in ((4, 3), (4,), (3,))))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+def test_a_machine_at_another_temperature(temperature):
+    rbm = machine(0)
+    hot, truth = rbm / temperature, Bare(rbm, 1 / temperature)
+    x, z = jnp.array([1.0, 0, 1, 1]), jnp.array([0.0, 1, 1])
+    assert_allclose(hot(x=x, z=z), truth(x=x, z=z), rtol=1e-5)
+    assert_allclose(hot.free_energy(x=x), truth.free_energy(x=x), rtol=1e-5)
+    assert_allclose(hot.free_energy(z=z), truth.free_energy(z=z), rtol=1e-5)
+    assert_allclose(hot.log_partition(), truth.log_partition(), rtol=1e-5)
+    assert_allclose(hot.conditional("z", x=x).mean, truth.conditional("z", x=x).mean, rtol=1e-5)
+    hole = np.array([[1.0, 0.0, np.nan, np.nan]])
+    assert_allclose(log_prob(hot, {"x": hole}).value, log_prob(truth, {"x": hole}).value, rtol=1e-4)
+    assert "x" in hot.marginalises and "x" not in (truth / 2.0).marginalises
+
+
+def test_a_gaussian_machine_at_another_temperature():
+    rbm = machine(1)
+    wide = GaussianRBM(rbm.weight, rbm.bias, rbm.hidden_bias, 0.7) / 2.5
+    x, z = jnp.array([0.3, -1.0, 2.0, 0.1]), jnp.array([0.0, 1, 1])
+    assert_allclose(wide(x=x, z=z), wide.energy(x=x, z=z) / 2.5, rtol=1e-5)
+    assert_allclose(wide.free_energy(x=x), Bare(wide.energy, 1 / 2.5).free_energy(x=x), rtol=1e-5)
+    normal = wide.conditional("x", z=z)
+    at = jnp.linspace(-3.0, 3.0, 5)[:, None] * jnp.ones(4)
+    log_p = -jax.vmap(lambda x: wide(x=x, z=z))(at)
+    assert_allclose(jnp.diff(normal.log_prob(at)), jnp.diff(log_p), rtol=1e-4)
+
+
+@pytest.mark.parametrize("power", [0.3, 1.7])
+@pytest.mark.parametrize(
+    ("distribution", "values"),
+    [
+        (d.Bernoulli(logits=jnp.array([0.5, -2.0])), [[0, 1], [1, 0]]),
+        (d.Bernoulli(probs=jnp.array([0.2, 0.9])).to_event(1), [[0, 1], [1, 0]]),
+        (d.Categorical(probs=jnp.array([0.2, 0.5, 0.3])), [0, 1, 2]),
+        (d.Categorical(logits=jnp.array([[0.2, 0.5, 0.3], [1.0, -1.0, 0.0]])).to_event(1), [[0, 2], [1, 1]]),
+        (d.Normal(jnp.array([1.0, 2.0]), jnp.array([0.5, 3.0])).to_event(1), [[0.0, 1.0], [2.0, -1.0]]),
+        (
+            d.MultivariateNormal(jnp.array([1.0, 2.0]), jnp.array([[2.0, 0.5], [0.5, 1.0]])),
+            [[0.0, 1.0], [2.0, -1.0]],
+        ),
+        (FiniteDistribution(jnp.log(jnp.array([0.2, 0.5, 0.3])), Categorical(3)), [0, 1, 2]),
+    ],
+    ids=lambda a: type(a).__name__,
+)
+def test_powers_of_distributions(distribution, values, power):
+    """Ratios of p^power at two values are powers of ratios of p, and it is a distribution of its family."""
+    log_p = lambda p: jnp.stack([jnp.asarray(p.log_prob(jnp.asarray(v))) for v in values])
+    gain = jnp.diff(log_p(raised(distribution, power)), axis=0)
+    assert_allclose(gain, power * jnp.diff(log_p(distribution), axis=0), rtol=1e-4, atol=1e-5)
+
+
+def test_no_power_of_a_poisson_is_a_poisson():
+    assert raised(d.Poisson(2.0), 0.5) is None and raised(d.Poisson(jnp.ones(2)).to_event(1), 0.5) is None
+
+
+class Pair(Energy):
+    """A real and a binary variable; the conditionals are known, nothing else is."""
+
+    @property
+    def spaces(self):
+        return {"x": Real(2), "z": Binary(20)}
+
+    def __call__(self, *, x, z):
+        return 0.5 * jnp.sum((x - z[:2]) ** 2) - z.sum()
+
+    def conditional(self, name, **given):
+        if name == "x":
+            return d.Normal(given["z"][:2], 1.0).to_event(1)
+        pull = jnp.zeros(20).at[:2].set(given["x"] - 0.5)
+        return d.Bernoulli(logits=1.0 + pull).to_event(1)
+
+
+def test_conditionals_survive_where_nothing_else_is_known():
+    hot = Pair() / 4.0
+    assert isinstance(hot, Tempered) and not hot.knows("free_energy")
+    assert knows_conditional(hot, "x", {"z": jnp.zeros(20)})
+    assert not hot.knows("conditional", {"q"} - {"q"})  # p(x) with z summed out is not a power of it
+    drawn = sample(hot, 4000, key=0, n_chains=200, warmup=50)
+    # z_i of the last 18 is a coin of logit 1/4, x − z of the first two a normal of variance 4.
+    assert abs(drawn["z"][..., 2:].mean() - 1 / (1 + np.exp(-0.25))) < 0.01
+    spread = np.asarray(drawn["x"] - drawn["z"][..., :2])
+    assert abs(spread.var() - 4.0) < 5 * 4.0 * np.sqrt(2 / 8000)
+
+
+def test_missing_values_are_not_summed_out_at_the_wrong_temperature():
+    rbm = machine(2)
+    partly = Masked(jnp.array([1.0, 0, 1, 1]), jnp.array([True, True, False, False]))
+    hot, truth = rbm / 2.0, Bare(rbm, 0.5)
+    assert_allclose(hot.free_energy(x=partly), truth.free_energy(x=partly), rtol=1e-5)
