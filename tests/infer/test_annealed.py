@@ -13,7 +13,6 @@ from energax.energies import RBM
 from energax.errors import BadInput, ConvergenceWarning
 from energax.estimators import BernoulliRBM
 from energax.infer import AnnealedImportance
-from energax.infer._annealed import _seen_alone
 from energax.samplers import Gibbs
 from energax.spaces import Binary, Categorical
 
@@ -39,10 +38,9 @@ POTTS = Potts(jnp.asarray(RNG.normal(size=(4, 4)), jnp.float32))
 
 
 @pytest.mark.parametrize("energy", [MACHINE, POTTS], ids=["RBM", "Potts"])
-@pytest.mark.parametrize("sampler", [None, Gibbs()], ids=["default", "joint"])
-def test_the_mean_weight_is_unbiased(energy, sampler):
+def test_the_mean_weight_is_unbiased(energy):
     """E[ŵ] = Z even where the way is far too short: 200 runs of 8 chains, |z| < 4, the seeds fixed."""
-    method = AnnealedImportance(n_chains=8, n_steps=6, sampler=sampler)
+    method = AnnealedImportance(n_chains=8, n_steps=6, sampler=Gibbs(tuple(energy.spaces)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         log_z = np.array([float(log_partition(energy, method, key=i)) for i in range(200)])
@@ -58,13 +56,6 @@ def test_a_smooth_way_is_sharp_and_its_error_is_honest():
     scores = np.array([(float(f) - truth) / float(f.stderr) for f in found])
     assert max(float(f.stderr) for f in found) < 0.08
     assert 0.75 < scores.std() < 1.3 and abs(scores.mean()) < 4 / np.sqrt(50)
-
-
-def test_chains_of_one_layer_are_sharper_than_of_both():
-    assert _seen_alone(MACHINE) == "x" and _seen_alone(POTTS) is None
-    alone = log_partition(MACHINE, AnnealedImportance(), key=0)
-    both = log_partition(MACHINE, AnnealedImportance(sampler=Gibbs()), key=0)
-    assert alone.stderr < both.stderr
 
 
 def test_log_prob_shares_the_error_of_log_z():
@@ -88,7 +79,7 @@ def test_settings(settings):
 
 
 def test_a_machine_with_many_units_has_a_score():
-    """24 x 24 independent pairs of units: log Z = 24 log(2 + 2...) is known, and so is log p(x)."""
+    """24 pairs of units that know nothing of each other: log p(x) is a sum over 24 coins."""
     weight = np.zeros((24, 24), np.float32)
     np.fill_diagonal(weight, 2.0)
     rbm = RBM(jnp.asarray(weight), jnp.full(24, -0.5), jnp.full(24, -1.0))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..energy import Energy, answers, evaluated, free_energy
+from ..energy import Energy, evaluated
 from ..errors import BadInput
 from ..estimate import Estimate
 from ..samplers import Gibbs, Sampler, knows_conditional
@@ -73,7 +73,7 @@ class AnnealedImportance(OnTables):
         if hasattr(question.energy, "tables"):
             return super().cost(task, question)
         spaces, energy = question.spaces, question.energy
-        moves = 2
+        moves = 1
         for name, space in spaces.items():
             others = {k: jax.ShapeDtypeStruct(s.shape, s.jax_dtype) for k, s in spaces.items() if k != name}
             known = knows_conditional(energy / 2.0, name, others)
@@ -94,8 +94,7 @@ class AnnealedImportance(OnTables):
             return Estimate(found.value, found.stderr, "estimate", self.label)
         sampler = self.sampler or Gibbs()
         sampler.check(question.energy)
-        seen = _seen_alone(question.energy) if self.sampler is None else None
-        log_weights = _log_weights(question.energy, sampler, seen, self.n_chains, self.n_steps, key)
+        log_weights = _log_weights(question.energy, sampler, self.n_chains, self.n_steps, key)
         value, error, effective = log_mean(log_weights)
         more = "Take more n_steps, or more n_chains."
         warn_if_poor(type(self).__name__, np.asarray([effective]), self.n_chains, "log Z", more)
@@ -112,41 +111,17 @@ class AnnealedImportance(OnTables):
         return Estimate(found.value, found.stderr, "estimate", self.label, found.shared)
 
 
-def _seen_alone(energy: Energy) -> str | None:
-    """The variable whose free energy is known at any temperature, of two: then chains are those of it alone.
-
-    Their weights vary less than those of both. It must be the first named, since Gibbs redraws the other
-    before it, and so forgets it.
-    """
-    hot, (first, *others) = energy / 2.0, energy.spaces
-    value = jax.ShapeDtypeStruct(energy.spaces[first].shape, energy.spaces[first].jax_dtype)
-    if len(others) != 1 or not hot.knows("free_energy", {first}):
-        return None
-    return first if answers(hot.free_energy, **{first: value}) else None
-
-
 @eqx.filter_jit
-def _log_weights(
-    energy: Energy, sampler: Sampler, seen: str | None, n_chains: int, n_steps: int, key: Any
-) -> Any:
-    """log w of every chain: Σ of what each step of cooling changes at the state before it."""
+def _log_weights(energy: Energy, sampler: Sampler, n_chains: int, n_steps: int, key: Any) -> Any:
+    """log w = −Σ_t (β_{t+1} − β_t) e(state_t) of every chain, where state_t is drawn at β_t."""
     start_key, key = jax.random.split(key)
     starts = jax.vmap(lambda k: sampler.start(energy, {}, k))(jax.random.split(start_key, n_chains))
-
-    def at(state, share):
-        if seen is None:
-            e = jax.vmap(lambda row: evaluated(energy, row))(state)
-            return jnp.where(share > 0, share * e, 0)  # also where a value is impossible
-        cooler = energy / (1 / share)
-        return jax.vmap(lambda value: free_energy(cooler, {seen: value}))(state[seen])
+    energies = jax.vmap(lambda state: evaluated(energy, state))
 
     def step(t, carry):
         state, log_w = carry
-        before, after = jnp.asarray(t, log_w.dtype) / n_steps, jnp.asarray(t + 1, log_w.dtype) / n_steps
-        log_w = log_w + at(state, before) - at(state, after)
-        return sampler.advance(energy / (1 / after), state, 1, jax.random.fold_in(key, t)), log_w
+        log_w = log_w - energies(state) / n_steps
+        temperature = n_steps / (t + 1.0)
+        return sampler.advance(energy / temperature, state, 1, jax.random.fold_in(key, t)), log_w
 
-    zero = jnp.zeros((), jnp.result_type(float))
-    none = jnp.zeros_like(at(starts, zero))
-    _, log_w = jax.lax.fori_loop(0, n_steps, step, (starts, none))
-    return log_w
+    return jax.lax.fori_loop(0, n_steps, step, (starts, jnp.zeros_like(energies(starts))))[1]
