@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from .errors import BadFile, BadInput, EnergaxError
+
+if TYPE_CHECKING:
+    from .data import Table
 
 app = typer.Typer(
     name="energax",
@@ -42,13 +50,32 @@ def compare(
         Path | None, typer.Argument(help="A csv, tsv, npz, npy or parquet file. Default: bundled digits.")
     ] = None,
     models: Annotated[
-        str | None, typer.Option("--models", "-m", help="Names, by commas. Default: all that suit.")
+        list[str] | None,
+        typer.Option(
+            "--models",
+            "-m",
+            metavar="NAMES",
+            help="Names, by commas or one option each. Default: all that suit.",
+        ),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", "-c", help="Use these columns only, by commas.")
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            "-c",
+            metavar="NAMES",
+            help="Use these columns only: names by commas, or one option each. "
+            "A name with a comma in it is given alone: -c a,b -c d.",
+        ),
     ] = None,
     drop: Annotated[
-        str | None, typer.Option("--drop", "-d", help="Leave these columns out, by commas (a label, say).")
+        list[str] | None,
+        typer.Option(
+            "--drop",
+            "-d",
+            metavar="NAMES",
+            help="Leave these columns out (a label, say); given as for --columns.",
+        ),
     ] = None,
     array: Annotated[str | None, typer.Option("--array", help="Which array of an npz file.")] = None,
     test_size: Annotated[
@@ -65,38 +92,90 @@ def compare(
 
     from .caching import use_compilation_cache
     from .data import digits, read
-    from .errors import BadInput
     from .evaluate import compare as run
 
-    if output is not None and output.suffix != ".csv":
-        raise BadInput("--output", str(output), "a name that ends in .csv")
-    if output is not None and not output.parent.is_dir():
-        raise BadInput("--output", f"no folder {output.parent}", "a folder that exists")
-    if data is None and array is not None:
-        raise BadInput("--array", repr(array), "an npz file to take it from")
+    _check_output(output, data)
+    with _as_typed():
+        if data is None and array is not None:
+            raise BadInput("array", repr(array), "an npz file to take it from")
+        if not 0 <= seed < 2**32:
+            raise BadInput("key", str(seed), f"a whole number from 0 to {2**32 - 1}")
+        size = _rows(test_size)
+        table = _narrowed(digits() if data is None else read(data, array=array), columns, drop)
     use_compilation_cache()
-    table = digits() if data is None else read(data, array=array)
-    if columns:
-        table = table.only(_names(columns))
-    if drop:
-        table = table.without(_names(drop))
-    size: Any = test_size
-    if test_size > 1:
-        if test_size != int(test_size):
-            raise BadInput("--test-size", f"{test_size:g}", "a fraction below 1, or a whole number of rows")
-        size = int(test_size)
-    result = run(table, models, test=size, key=seed, progress=not quiet)
+    with _as_typed(data=table.source):
+        wanted = None if models is None else ",".join(models)
+        result = run(table, wanted, test=size, key=seed, progress=not quiet)
     console = Console()
     console.print(result)
     if output is not None:
-        result.to_frame().to_csv(output)
+        try:
+            result.to_frame().to_csv(output)
+        except OSError as error:
+            raise BadFile(f"{output}: could not be written ({error.strerror}).") from None
         console.print(f"Written to {output}.", style="dim")
     if result.best is None:
         raise typer.Exit(1)
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+_OPTIONS = {"test": "--test-size", "key": "--seed"} | {
+    name: f"--{name}" for name in ("models", "columns", "drop", "array")
+}
+
+
+@contextlib.contextmanager
+def _as_typed(**others: str) -> Iterator[None]:
+    """Refusals of the library's arguments, under the names that were typed."""
+    try:
+        yield
+    except BadInput as error:
+        name = (_OPTIONS | others).get(error.argument, error.argument)
+        raise BadInput(name, error.found, error.expected, error.remedy) from None
+
+
+def _check_output(output: Path | None, data: Path | None) -> None:
+    """Before any work: whether the table can be written there, and over what."""
+    if output is None:
+        return
+    if output.suffix.lower() != ".csv":
+        raise BadInput("--output", str(output), "a name that ends in .csv")
+    if not output.parent.is_dir():
+        raise BadInput("--output", f"no folder {output.parent}", "a folder that exists")
+    if output.is_dir():
+        raise BadInput("--output", f"{output}, which is a folder", "the name of a file")
+    if data is not None and output.exists() and data.exists() and output.samefile(data):
+        raise BadInput("--output", f"{output}, which holds the data", "another name")
+    if not os.access(output if output.exists() else output.parent, os.W_OK):
+        raise BadInput("--output", f"{output}, which you may not write", "a place where you may")
+
+
+def _rows(test_size: float) -> float | int:
+    if test_size >= 2 and test_size.is_integer():
+        return int(test_size)
+    if 0 < test_size < 1:
+        return test_size
+    raise BadInput(
+        "test", f"{test_size:g}", "a fraction below 1 and above 0, or a whole number of rows from 2"
+    )
+
+
+def _narrowed(table: Table, columns: list[str] | None, drop: list[str] | None) -> Table:
+    """The table with the columns asked for. One that was not chosen may be left out all the same."""
+    there = {*table.columns, *dict(table.dropped)}
+    narrowed = table if columns is None else table.only(_names("columns", columns, there))
+    if drop is None:
+        return narrowed
+    unwanted = _names("drop", drop, there)
+    return narrowed.without([n for n in unwanted if n in narrowed.columns or n not in table.columns])
+
+
+def _names(option: str, words: list[str], there: Collection[str]) -> list[str]:
+    """Each word as it is where that is a column's name, else split at its commas."""
+    pieces = [[word] if word in there else word.split(",") for word in words]
+    names = [n if n in there else n.strip() for piece in pieces for n in piece if n.strip()]
+    if not names:
+        raise BadInput(option, "no name", "at least one column")
+    return names
 
 
 @app.command()
@@ -119,8 +198,6 @@ def models() -> None:
 
 def main() -> None:
     """Run the command line. A mistake in the call is one line and exit code 2, never a traceback."""
-    from .errors import EnergaxError
-
     for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a sign shows another, not a traceback
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

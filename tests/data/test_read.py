@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from energax.data import Table, read
+from energax.data import Table, _read, read
 from energax.errors import BadFile, BadInput, EnergaxError
 
 
@@ -43,6 +43,63 @@ def test_a_csv_of_numbers_alone_has_no_header(tmp_path, name, text):
     file = tmp_path / name
     file.write_text(text)
     np.testing.assert_array_equal(read(file).values, [[1.5, 1.5, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "x, y\n1, 2\n3, 4\n"),
+        ("a.csv", 'x, y\n1, "2"\n3, "4"\n'),
+        ("a.csv", "x|y\n1|2\n3|4\n"),
+        ("a.tsv", "x,y\n1,2\n3,4\n"),
+        ("a.txt", "  x   y\n  1   2\n  3   4\n"),
+        ("a.txt", '"x" "y"\n"1" 1 2\n"2" 3 4\n'),  # R's row names
+        ("a.txt", "# x y\n1 2\n3 4\n"),  # numpy.savetxt
+        ("a.csv", "# written by hand\n\nx,y\n1,2\n3,4\n"),
+        ("a.txt", "# by hand\nx y\n1 2\n3 4\n"),
+    ],
+)
+def test_whatever_separates_the_cells(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    table = read(tmp_path / name)
+    assert table.columns == ("x", "y") and table.dropped == () == table.notes
+    assert table.values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_words_in_the_name_of_one_column_are_one_name(tmp_path):
+    (tmp_path / "a.csv").write_text("height in cm\n170\n180\n")
+    assert read(tmp_path / "a.csv").columns == ("height in cm",)
+
+
+def test_what_was_made_of_a_first_line_in_doubt_is_told(tmp_path):
+    file = tmp_path / "a.csv"
+    for text, columns, rows, said in (
+        ("1.5,2\n3,4\n", ("x0", "x1"), 2, "all numbers: it was read as a row"),
+        ("1.5,2,ann\n3,4,bob\n5,6,eve\n", ("1.5", "2"), 2, "names of the columns, 1.5 among them"),
+        ("0,1,2\n3,4,5\n", ("0", "1", "2"), 1, "names of the columns, 0, 1, 2 and so on"),
+    ):
+        file.write_text(text)
+        table = read(file)
+        assert table.columns == columns and len(table) == rows
+        assert len(table.notes) == 1 and said in table.notes[0]
+
+
+def test_truth_values_and_large_whole_numbers_are_numbers_beside_empty_cells(tmp_path):
+    (tmp_path / "a.csv").write_text(f"flag,n,gap\nTrue,{10**30},1\n,{2 * 10**30}, \nFalse,{10**30},2\n")
+    expected = [[1, 1e30, 1], [np.nan, 2e30, np.nan], [0, 1e30, 2]]
+    np.testing.assert_array_equal(read(tmp_path / "a.csv").values, expected)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    file = tmp_path / "a.csv"
+    for header in ("x,x,y", " x,y,x ", "# x,x,y"):
+        file.write_text(f"{header}\n1,2,3\n4,5,6\n")
+        with pytest.raises(BadInput, match=r"a\.csv: found more than one column called 'x'; .* Rename"):
+            read(file)
+    file.write_text("x,x.1,,\n1,2,3,4\n4,5,6,7\n")  # its own names, and two without one
+    assert read(file).columns[:2] == ("x", "x.1")
+    with pytest.raises(BadInput, match="data: found more than one column called 'b'"):
+        Table.of(pd.DataFrame(np.ones((2, 3)), columns=["a", "b", "b"]))
 
 
 def test_every_format_reads_the_same_numbers(tmp_path):
@@ -116,6 +173,25 @@ def test_decimal_commas_are_named_with_their_remedy(tmp_path, header):
     assert table.columns == ("n",) and "'1,5' in row 1 of 3" in dict(table.dropped)["a"]
 
 
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["1,125,730", "999"], "commas in numbers such as '1,125,730' in row 1"),
+        (["1,234", "2,345"], "commas in numbers such as '1,234' in row 1 of 2 (write 1234, or 1.234"),
+        (["1.234,5", "0,5"], "decimal commas"),
+        (["12%", "-3.5 %"], "signs beside numbers such as '12%'"),
+        (["$12.50", "$ 3"], "signs beside numbers"),
+        (["2024-01-31", "2024-02-01 10:00"], "dates such as '2024-01-31'"),
+        (["1.2.2024", "31/12/2024"], "dates"),
+        (["1.2.3", "1.2.4"], "not numeric"),
+    ],
+)
+def test_what_makes_text_of_numbers_is_named(tmp_path, cells, said):
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n" + "".join(f'"{cell}",1\n' for cell in cells))
+    assert dict(read(file).dropped)["a"].startswith(said)
+
+
 @pytest.mark.parametrize("text", ["a\n1,5\n3,5\n", "a,b\n1,5,2,5\n3,5,4,5\n", "a,b\n1,2,\n3,4,\n"])
 def test_rows_longer_than_the_header_are_not_cut(tmp_path, text):
     """1,5 under one name must not be read as 5."""
@@ -125,6 +201,58 @@ def test_rows_longer_than_the_header_are_not_cut(tmp_path, text):
         read(file)
     file.write_text("a,b\nann,1,2\nbob,3,4\n")  # names of rows
     assert read(file).values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_line_that_is_too_long_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4,5\n")
+    with pytest.raises(BadFile, match=r"a\.csv: line 3 has 3 cells, and those above it 2\."):
+        read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_called_so(tmp_path, encoding):
+    (tmp_path / "a.csv").write_bytes("a,b\n1,2\n3,4\n".encode(encoding))
+    with pytest.raises(BadFile, match=r"UTF-16 text.* Save it as UTF-8"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_bytes("a,b\n1,2\n".encode("utf-8-sig"))
+    assert read(tmp_path / "b.csv").columns == ("a", "b"), "the mark of UTF-8 is no part of a name"
+
+
+def test_a_file_of_another_kind_is_told_by_its_name(tmp_path):
+    (tmp_path / "a.npy").write_bytes(b"no array, only text")
+    np.savez(tmp_path / "zip.npz", X=np.ones((2, 2)))
+    (tmp_path / "zip.npz").rename(tmp_path / "zip.npy")
+    for name in ("a.npy", "zip.npy"):
+        with pytest.raises(BadFile, match=rf"{name}: not an npy file, .* numpy\.save\.$"):
+            read(tmp_path / name)
+    np.savez(tmp_path / "a.npz")
+    with pytest.raises(BadFile, match=r"a\.npz: there is no array in it\."):
+        read(tmp_path / "a.npz")
+    for name in ("a.csv", "b.npy", "b.npz"):
+        (tmp_path / name).touch()
+        with pytest.raises(BadFile, match=f"{name}: an empty file"):
+            read(tmp_path / name)
+    (tmp_path / "none").write_text("1")
+    with pytest.raises(BadFile, match="files whose name has no ending"):
+        read(tmp_path / "none")
+    with pytest.raises(BadFile, match="Download it first"):
+        read("https://example.org/a.csv")
+
+
+def test_a_file_that_may_not_be_read_is_told(tmp_path, monkeypatch):
+    def locked(*_):
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    monkeypatch.setitem(_read._READERS, "csv", locked)
+    with pytest.raises(BadFile, match="you may not read this file"):
+        read(tmp_path / "a.csv")
+
+
+def test_a_long_table_with_one_odd_cell_is_read_without_a_warning(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n" * 300_000 + "a,3\n")
+    table = read(tmp_path / "a.csv")
+    assert "'a' in row 300001 of 300001" in dict(table.dropped)["x"]
 
 
 def test_latin_1_and_folders_are_told(tmp_path):
@@ -195,7 +323,9 @@ def test_frames_of_other_libraries_are_read_alike():
     np.testing.assert_array_equal(Table.of(nullable).values, expected)
 
 
-@pytest.mark.parametrize("bad", [[1, 2], [[1, 2], [3]], np.zeros((0, 3)), [["a", "b"]], [[np.inf, 1.0]]])
+@pytest.mark.parametrize(
+    "bad", [[1, 2], [[1, 2], [3]], np.zeros((0, 3)), [["a", "b"]], [[np.inf, 1.0]], [[1j]]]
+)
 def test_arrays_that_are_no_table_are_refused(bad):
     with pytest.raises(BadInput, match="data"):
         Table.of(bad)

@@ -32,7 +32,19 @@ def test_columns_far_from_zero_keep_their_spread():
     assert abs(Standardised.fit(X).scale[0] - X.std()) < 1e-6
 
 
+@pytest.mark.parametrize("unit", [2.0**1000, 2.0**-1000])
+def test_units_whose_squares_are_no_numbers_change_nothing(unit):
+    X = np.random.default_rng(0).normal(size=(1000, 2))
+    plain, scaled = Standardised.fit(X), Standardised.fit(X * unit)
+    np.testing.assert_array_equal(scaled.scale, plain.scale * unit)
+    np.testing.assert_array_equal(scaled.transform(X * unit), plain.transform(X))
+    edge = np.array([[-1.7e308], [1.7e308]])
+    np.testing.assert_allclose(Standardised.fit(edge).transform(edge), [[-1], [1]], rtol=1e-15)
+
+
 def test_a_constant_column_is_refused():
+    with pytest.raises(BadInput, match=r"constant columns \[0\]"):
+        Standardised.fit(np.full((7, 1), 0.1))  # whose mean is not quite 0.1
     with pytest.raises(BadInput, match=r"constant columns \[1\]"):
         Standardised.fit([[0.0, 1.0], [1.0, 1.0]])
 

@@ -139,8 +139,19 @@ def test_a_family_means_all_of_it_that_suits():
         ({"models": []}, "at least one model"),
         ({"test": 1.5}, "fraction"),
         ({"data": np.ones((20, 2)) * 3}, "constant"),
-        ({"data": ROWS[:3]}, "2 rows on each side"),
+        ({"data": ROWS[:3]}, "data: found 3 rows; expected at least 4, to have 2 rows on each side"),
+        ({"data": ROWS[:1]}, "data: found 1 row; "),
+        ({"test": 159}, r"159 of 160 rows held out.*Hold out 2 to 158\."),
+        ({"test": np.float64(2.5)}, "test: found 2.5; "),
         ({"key": "x"}, "key"),
+        (
+            {"models": ["rbm-cd", "vae-1"]},
+            r"models: found rbm-cd, vae-1 \(for zeros and ones, and the data are",
+        ),
+        (
+            {"data": np.where(ROWS > 5, np.nan, ROWS), "models": "energy-model"},
+            "not for rows with missing values",
+        ),
     ],
 )
 def test_bad_input_at_the_door(arguments, said):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import gzip
-import itertools
 import os
 import re
-import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadFile, BadInput
+from ._csv import read_csv
 from ._table import Table, from_frame
 
 
@@ -24,8 +22,9 @@ def read(path: str | os.PathLike, *, array: str | None = None) -> Table:
     """The numeric columns of a csv, tsv, npy, npz or parquet file (csv also gzipped).
 
     An empty cell, `NA` or `nan` is a missing value. A csv whose first line is all numbers has no
-    header. An npz with several arrays needs `array=`, unless only one of them is a table or one
-    is called `X`, `x` or `data`; the arrays that were not taken stand in `dropped`.
+    header (unless they are 0, 1, 2 and so on, as pandas writes them); what was made of a first line
+    in doubt stands in `notes`. An npz with several arrays needs `array=`, unless only one of them is
+    a table or one is called `X`, `x` or `data`; the arrays that were not taken stand in `dropped`.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.csv"
@@ -34,32 +33,41 @@ def read(path: str | os.PathLike, *, array: str | None = None) -> Table:
     >>> table.columns, table.dropped, table.values.tolist()
     (('height',), (('name', 'not numeric'),), [[1.7], [nan]])
     """
-    path = Path(path)
-    if path.is_dir():
-        raise BadFile(f"{path}: a folder, not a file.{_inside(path)}")
-    if not path.is_file():
-        raise BadFile(f"{path}: there is no such file.{_nearby(path)}")
-    kind = "".join(path.suffixes[-2:]).lower().removesuffix(".gz").rpartition(".")[2]
-    reader = _READERS.get(kind)
-    if reader is None:
-        raise BadFile(
-            f"{path}: energax does not read files ending in {path.suffix or 'nothing'!r}. "
-            f"Convert it to one of {', '.join(_READERS)}."
-        )
-    if array is not None and kind != "npz":
-        raise BadInput("array", f"{array!r} for a {kind} file", "nothing: only npz files have names")
+    path, kind = Path(path).expanduser(), "data"
     try:
-        return reader(path, array)
+        kind = _kind(path)
+        if array is not None and kind != "npz":
+            raise BadInput("array", f"{array!r} for a {kind} file", "nothing: only npz files have names")
+        return _READERS[kind](path, array)
     except (BadFile, BadInput):
         raise
+    except PermissionError:
+        raise BadFile(f"{path}: you may not read this file. Ask for the right to, or copy it.") from None
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise BadFile(
             f"{path}: not UTF-8 text (byte 0x{byte:02x}; Latin-1, perhaps). Save it as UTF-8."
         ) from None
     except Exception as error:  # whatever a broken file does to its parser
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = str(error).splitlines()[0].rstrip(". ") if str(error) else type(error).__name__
         raise BadFile(f"{path}: not a readable {kind} file ({reason}). Check that it is whole.") from None
+
+
+def _kind(path: Path) -> str:
+    """By which reader the file is read, or why by none."""
+    if re.match(r"[a-z][a-z0-9]+:/", str(path)):
+        raise BadFile(f"{path}: an address, and energax reads files. Download it first.")
+    if path.is_dir():
+        raise BadFile(f"{path}: a folder, not a file.{_inside(path)}")
+    if not path.is_file():
+        raise BadFile(f"{path}: there is no such file.{_nearby(path)}")
+    kind = "".join(path.suffixes[-2:]).lower().removesuffix(".gz").rpartition(".")[2]
+    if kind not in _READERS:
+        sort = f"files ending in {path.suffix!r}" if path.suffix else "files whose name has no ending"
+        raise BadFile(f"{path}: energax does not read {sort}. Convert it to one of {', '.join(_READERS)}.")
+    if not path.stat().st_size:
+        raise BadFile(f"{path}: an empty file. Check that it was written.")
+    return kind
 
 
 def _inside(folder: Path) -> str:
@@ -80,64 +88,6 @@ def _nearby(path: Path) -> str:
     return f" Did you mean {' or '.join(near)}?" if near else " Check the path."
 
 
-def _csv(path: Path, _: Any) -> Table:
-    import pandas as pd
-
-    separator: str | None = "\t" if ".tsv" in path.suffixes else _separator(path)
-    frame = pd.read_csv(path, sep=separator)
-    if frame.shape[1] == 1 and any(c in str(frame.columns[0]) for c in ";\t| "):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            frame = pd.read_csv(path, sep=None, engine="python")
-        separator = None
-    if len(frame) and all(_is_number(c) for c in frame.columns):
-        engine: Any = "python" if separator is None else None
-        frame = pd.read_csv(path, sep=separator, engine=engine, header=None, names=None)
-        frame.columns = [f"x{i}" for i in range(frame.shape[1])]
-    if not len(frame):
-        raise BadFile(f"{path}: no rows below the header. Check that it is whole.")
-    if _shifted(frame.index):
-        raise BadFile(
-            f"{path}: its rows have {frame.index.nlevels} more cells than the header has names. "
-            "Name every column; write numbers with decimal points, not commas."
-        )
-    return from_frame(frame, path.name)
-
-
-def _shifted(index: Any) -> bool:
-    """Whether cells without a name were numbers, not the names of the rows or their count.
-
-    pandas takes what is too much on the left for row names: 1,5 under one name would be read as 5.
-    """
-    if index.nlevels > 1 or index.dtype.kind not in "iuf":
-        return index.nlevels > 1
-    return list(index - index[0]) != list(range(len(index))) or index[0] not in (0, 1)
-
-
-def _separator(path: Path) -> str:
-    """A comma, unless the first lines all hold the same number of semicolons or tabs.
-
-    To be known before reading: where numbers have decimal commas, commas would cut them in two.
-    """
-    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        lines = [re.sub('"[^"]*"', "", line) for line in itertools.islice(file, 5) if line.strip()]
-    for sign in ";\t":
-        counts = {line.count(sign) for line in lines}
-        if len(counts) == 1 and counts != {0}:
-            return sign
-    return ","
-
-
-def _is_number(text: Any) -> bool:
-    text = str(text)
-    try:  # pandas tells a second 1.5 in the header from the first by calling it 1.5.1
-        float(text.rpartition(".")[0] if text.count(".") > 1 else text)
-    except ValueError:
-        return False
-    return True
-
-
 def _parquet(path: Path, _: Any) -> Table:
     import pandas as pd
 
@@ -149,6 +99,9 @@ def _parquet(path: Path, _: Any) -> Table:
 
 
 def _npy(path: Path, _: Any) -> Table:
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":  # np.load would take it for a pickle, and say so
+            raise BadFile(f"{path}: not an npy file, though it is called one. Write it by numpy.save.")
     values = _unless_objects(lambda: np.load(path, allow_pickle=False))
     return _table(values, str(path), path.name)
 
@@ -184,6 +137,8 @@ def _npz(path: Path, array: str | None) -> Table:
         raise BadFile(f"{path}: truncated, or not an npz file. Save it again from the source.")
     with np.load(path, allow_pickle=False) as file:
         names, shapes = list(file.files), {}
+        if not names:
+            raise BadFile(f"{path}: there is no array in it. Write one by numpy.savez(path, X=table).")
         opened = lambda name: _unless_objects(lambda: file[name])
         if array is not None and array not in names:
             raise BadInput("array", repr(array), f"one of {', '.join(names)}")
@@ -205,4 +160,11 @@ def _npz(path: Path, array: str | None) -> Table:
     return dataclasses.replace(table, dropped=(*table.dropped, *others))
 
 
-_READERS = {"csv": _csv, "tsv": _csv, "txt": _csv, "npz": _npz, "npy": _npy, "parquet": _parquet}
+_READERS: dict[str, Callable[[Path, str | None], Table]] = {
+    "csv": read_csv,
+    "tsv": read_csv,
+    "txt": read_csv,
+    "npz": _npz,
+    "npy": _npy,
+    "parquet": _parquet,
+}

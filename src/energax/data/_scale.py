@@ -26,17 +26,23 @@ class Standardised:
     def fit(cls, values: Any) -> Standardised:
         """Mean and standard deviation of the known values of every column."""
         values = np.asarray(values, np.float64)
-        mean = np.nanmean(values, axis=0)
-        # Centred first: the standard deviation of 1e9 ± 1 must not drown in 1e18.
-        scale = np.sqrt(np.nanmean((values - mean) ** 2, axis=0))
-        flat = np.flatnonzero(~(scale > 0))
+        largest, smallest = np.fmax.reduce(values, axis=0), np.fmin.reduce(values, axis=0)
+        flat = np.flatnonzero(~(largest > smallest))
         if flat.size:
             found = f"constant columns {flat[:5].tolist()}"
             raise BadInput("values", found, "columns that vary", "Drop them.")
-        return cls(mean, scale)
+        # Brought near 1 by a power of two, which rounds nothing: squares of 1e200 and 1e-200 are not numbers.
+        power = np.frexp(np.maximum(np.abs(largest), np.abs(smallest)))[1]
+        near = np.ldexp(values, -power)
+        mean = np.nanmean(near, axis=0)
+        # Centred first: the standard deviation of 1e9 ± 1 must not drown in 1e18.
+        scale = np.sqrt(np.nanmean((near - mean) ** 2, axis=0))
+        return cls(np.ldexp(mean, power), np.ldexp(scale, power))
 
     def transform(self, values: Any) -> np.ndarray:
-        return (np.asarray(values, np.float64) - self.mean) / self.scale
+        power = np.frexp(self.scale)[1]  # as in `fit`: 1e308 less −1e308 is not a number
+        near = np.ldexp(np.asarray(values, np.float64), -power)
+        return (near - np.ldexp(self.mean, -power)) / np.ldexp(self.scale, -power)
 
     def inverse_transform(self, values: Any) -> np.ndarray:
         return np.asarray(values) * self.scale + self.mean

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from ..errors import BadInput
+
+_UNNAMED = "an array"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +29,12 @@ class Table:
 
     values: np.ndarray
     columns: tuple[str, ...]
-    source: str = "an array"
+    source: str = _UNNAMED
     dropped: tuple[tuple[str, str], ...] = ()  # (column, why)
+    notes: tuple[str, ...] = ()  # what to tell of how it was read
 
     @classmethod
-    def of(cls, data: Any, source: str = "an array") -> Table:
+    def of(cls, data: Any, source: str = _UNNAMED) -> Table:
         """A table from an array, a list of rows, a pandas or polars frame, or a table."""
         if isinstance(data, Table):
             return data
@@ -37,17 +42,20 @@ class Table:
             data = data.to_pandas()
         if hasattr(data, "columns") and hasattr(data, "dtypes"):
             return from_frame(data, source)
+        where = _argument(source)
         try:
             values = np.asarray(data)
         except ValueError as error:
-            raise BadInput("data", str(error), "rows of equal length") from None
+            raise BadInput(where, str(error), "rows of equal length") from None
         if values.ndim != 2 or not values.size:
             expected = "a 2-D table: rows × columns, at least one of each"
-            raise BadInput("data", f"a {values.ndim}-D array of shape {values.shape}", expected)
+            raise BadInput(where, f"a {values.ndim}-D array of shape {values.shape}", expected)
         if values.dtype.kind not in "biuf":
-            raise BadInput("data", f"dtype {values.dtype}", "numbers", "Encode the values first.")
+            found = _DTYPES.get(values.dtype.kind, f"dtype {values.dtype}")
+            raise BadInput(where, found, "real numbers", "Encode the values first.")
         values = values.astype(values.dtype if values.dtype.kind == "f" else np.float64)
-        return cls(_no_infinity(values), tuple(f"x{i}" for i in range(values.shape[1])), source)
+        columns = tuple(f"x{i}" for i in range(values.shape[1]))
+        return cls(_no_infinity(values, columns, where), columns, source)
 
     def __repr__(self) -> str:
         n, d = self.values.shape
@@ -81,7 +89,7 @@ class Table:
         for name in names:
             if name in out and name not in self.columns:
                 found = f"{name!r}, which was left out: {out[name]}"
-                raise BadInput("columns", found, f"columns of numbers: {_listed(self.columns)}")
+                raise BadInput("columns", found, f"columns of numbers: {listed(self.columns)}")
             known_name("columns", name, self.columns, "a column")
         if not names:
             raise BadInput("columns", "no name", "at least one column")
@@ -89,8 +97,17 @@ class Table:
         return dataclasses.replace(self, values=self.values[:, kept], columns=tuple(names))
 
 
-def _listed(names: Iterable[str], most: int = 12) -> str:
-    names = list(names)
+_DTYPES = {"U": "text", "S": "text", "O": "Python objects", "c": "complex numbers", "M": "dates"}
+
+
+def _argument(source: str) -> str:
+    """What to call the data in a sentence: the file, or the argument they were."""
+    return "data" if source == _UNNAMED else source
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names by commas; one that holds a comma, or spaces at its ends, in quotes."""
+    names = [n if "," not in n and n == n.strip() != "" else repr(n) for n in names]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -104,22 +121,29 @@ def known_name(argument: str, name: str, known: Iterable[str], noun: str, where:
         return
     spelled = {k.lower(): k for k in known}
     near = [spelled[k] for k in difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.5)]
-    expected = f"that {where}" if where else f"among {_listed(known)}"
+    expected = f"that {where}" if where else f"among {listed(known)}"
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise BadInput(argument, f"no {noun.split()[-1]} {name!r}", f"{noun} {expected}", hint)
 
 
-def from_frame(frame: Any, source: str) -> Table:
+def refuse_repeated(names: Iterable[str], source: str) -> None:
+    """Refuse names that two columns share: asking for one of them would say nothing."""
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        found = f"more than one column called {' and '.join(map(repr, repeated[:3]))}"
+        raise BadInput(_argument(source), found, "a name of its own for each", "Rename all but one.")
+
+
+def from_frame(frame: Any, source: str, notes: tuple[str, ...] = ()) -> Table:
     """The numeric columns of a pandas frame; the others are named with the reason they were left out."""
     kept, arrays, dropped = [], [], []
+    refuse_repeated(map(str, frame.columns), source)
     for i, name in enumerate(frame.columns):
         column, name = frame.iloc[:, i], str(name)
-        if column.dtype.kind in "biuf" or str(column.dtype).lower() in _NULLABLE:
-            array = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
+        array = _numbers(column)
+        if array is None:
             dropped.append((name, _why_not_numeric(column)))
-            continue
-        if np.isnan(array).all():
+        elif np.isnan(array).all():
             dropped.append((name, "empty"))
         elif i == 0 and _counts_rows(name, array):
             dropped.append((name, "only counts the rows"))
@@ -130,18 +154,51 @@ def from_frame(frame: Any, source: str) -> Table:
         reasons = "; ".join(f"{name}: {why}" for name, why in dropped[:3])
         more = f"; and {len(dropped) - 3} more" if len(dropped) > 3 else ""
         raise BadInput(
-            source,
-            f"no column of numbers ({reasons}{more})",
+            _argument(source),
+            f"no column of numbers ({reasons}{more})" if dropped else "no column",
             "at least one",
-            _POINTS if _COMMAS in reasons else "Encode the values as numbers first.",
+            _what_to_do([why for _, why in dropped]),
         )
-    return Table(_no_infinity(np.stack(arrays, axis=1)), tuple(kept), source, tuple(dropped))
+    columns = tuple(kept)
+    values = _no_infinity(np.stack(arrays, axis=1), columns, _argument(source))
+    return Table(values, columns, source, tuple(dropped), notes)
+
+
+def _numbers(column: Any) -> np.ndarray | None:
+    """The column as numbers, or None if it is of something else."""
+    if column.dtype.kind in "biuf" or str(column.dtype).lower() in _NULLABLE:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if column.dtype == object:  # truth values beside empty cells, whole numbers of many digits, decimals
+        known = column.dropna()
+        if all(isinstance(v, (int, float, np.number, np.bool_, Decimal)) for v in known):
+            return column.where(column.notna(), np.nan).to_numpy(dtype=np.float64)
+    return None
 
 
 _COMMAS = "decimal commas"
 _POINTS = (
     "Write decimal points, or read it by pandas.read_csv(path, sep=';', decimal=',') and give the frame."
 )
+
+#: What all cells of a column look like that are no numbers, what to call that, and what to write instead.
+_SPOILT = (
+    (r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", "commas in numbers", "write 1234, or 1.234, for 1,234"),
+    (r"[+-]?[\d.]*,\d+([eE][+-]?\d+)?", _COMMAS, "write decimal points"),
+    (r"-?[$€£¥]\s*-?[\d.,]+|[+-]?[\d.,]+\s*[%$€£¥]", "signs beside numbers", "write the number alone"),
+    (
+        r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?",
+        "dates",
+        "write numbers, such as days since the first",
+    ),
+)
+
+
+def _what_to_do(reasons: list[str]) -> str:
+    if all(why == "empty" for why in reasons):
+        return "Fill in what is known."
+    if any(_COMMAS in why for why in reasons):
+        return _POINTS
+    return "" if any("(write" in why for why in reasons) else "Encode the values as numbers first."
 
 
 def _why_not_numeric(column: Any) -> str:
@@ -154,9 +211,10 @@ def _why_not_numeric(column: Any) -> str:
     number = lambda c: pd.to_numeric(c.astype(object), errors="coerce").notna().to_numpy()
     bad = np.flatnonzero(written & ~number(column))
     where = lambda row: f"{str(column.iloc[row])[:20]!r} in row {row + 1} of {len(column)}"
-    commas = column.astype(object).astype(str).str.fullmatch(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
-    if len(bad) and commas.to_numpy(dtype=bool)[bad].all():
-        return f"{_COMMAS} such as {where(bad[0])} (write decimal points)"
+    cells = column.iloc[bad].astype(object).astype(str).str.strip()
+    for pattern, what, instead in _SPOILT:
+        if len(bad) and cells.str.fullmatch(pattern).all():
+            return f"{what} such as {where(bad[0])} ({instead})"
     if len(bad) and len(bad) <= 0.5 * written.sum():
         others = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         return f"not numeric for {where(bad[0])}{others} (leave a cell empty where its value is missing)"
@@ -172,11 +230,10 @@ def _counts_rows(name: str, column: np.ndarray) -> bool:
     return telling and len(column) > 1 and bool((np.diff(column) == 1).all()) and column[0] in (0, 1)
 
 
-def _no_infinity(values: np.ndarray) -> np.ndarray:
+def _no_infinity(values: np.ndarray, columns: tuple[str, ...], where: str) -> np.ndarray:
     bad = np.argwhere(np.isinf(values))
     if len(bad):
         row, column = bad[0]
-        raise BadInput(
-            "data", f"an infinite value in row {row}, column {column}", "finite numbers, or NaN where missing"
-        )
+        found = f"an infinite value in row {row + 1} of {len(values)}, column {listed([columns[column]])}"
+        raise BadInput(where, found, "finite numbers", "Leave it empty (NaN) where a value is missing.")
     return values

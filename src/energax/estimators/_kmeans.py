@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from ..energies._centroids import single_moves
 from ..errors import BadInput
 from ..learn import EM
 from ..missing import is_masked
-from ._base import Recipe, at_the_door, with_mask
+from ._base import ConvergenceWarning, Recipe, at_the_door, with_mask
 from ._rows import by_pieces, joint, nearest, shares
 
 _STARTS = {"k-means++": "k-means++", "random": "random_from_data"}
@@ -28,8 +29,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
 
     Args:
         init: "k-means++", "random", an array of centres, or a function of (X, k, random_state=).
-        n_init: starts, learned side by side; "auto" is 1 for k-means++ and arrays, 10 for random.
-            The best of several is then improved by moving single rows (Hartigan and Wong, 1979).
+        n_init: starts, learned side by side; "auto" is 10 for random, else 1. From centres that
+            `init` gives there is one start. The best of several is then improved by moving single
+            rows (Hartigan and Wong, 1979).
         tol: stop when the centres move, summed and squared, by no more than this share of the
             mean variance of the columns.
         temperature: above 0, soft k-means: responsibilities ∝ exp(−‖x − c‖² / temperature).
@@ -78,6 +80,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         self.n_batches_seen_ = 0
         with self._precision():
             energy, initialise, n_init = self._start(X)
+            if self.n_init not in ("auto", n_init):
+                warnings.warn(
+                    f"KMeans makes one start, not n_init={self.n_init}, from centres that init gives. "
+                    "Leave n_init at 'auto'.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
             options = {"weights": weight, "epochs": self.max_iter, "tolerance": True}
             learner = self._em(X, keep_statistics=True)
             self._learn(energy, data, learner, n_init=n_init, initialise=initialise, **options)
@@ -90,7 +99,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
                 self._finish(data, weight)
             if n_init > 1 and self._may_move_rows(X):
                 self._move_rows(X, data, weight)
+        self._tell_of_empty()
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """`fit`, and the nearest centre of every row."""
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """`fit`, and the distance of every row from every centre."""
+        return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """One step of minibatch k-means, going on from the rows seen before, by `fit` too.
@@ -145,7 +163,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
             n_init = (10 if init == "random" else 1) if self.n_init == "auto" else self.n_init
             return Centroids(jnp.zeros(shape, self.dtype_), _STARTS[init]), True, n_init
         if callable(init):
-            init = init(X, self.n_clusters, random_state=self.random_state)
+            init = init(X, self.n_clusters, random_state=self._generator())
         with at_the_door("init", f"finite numbers of shape {shape}"):
             centers = np.asarray(init, self.dtype_)
         if centers.shape != shape or not np.isfinite(centers).all():
@@ -192,6 +210,17 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         centers = self.cluster_centers_.copy()
         centers[empty] = np.where(np.isnan(X[rows]), centers[self.labels_[rows]], X[rows])
         return Centroids(jnp.asarray(centers))
+
+    def _tell_of_empty(self) -> None:
+        """Warn of centres that no row is nearest to; at a temperature centres may well coincide."""
+        used = np.count_nonzero(np.bincount(self.labels_))
+        if used < self.n_clusters and not self.temperature:
+            warnings.warn(
+                f"KMeans converged to {used} distinct clusters, fewer than n_clusters={self.n_clusters}: "
+                "X may have no more distinct rows. Ask for fewer clusters.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _may_move_rows(self, X: np.ndarray) -> bool:
         hard = not self.temperature and self.learner is None

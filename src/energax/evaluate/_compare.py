@@ -14,6 +14,7 @@ import numpy as np
 
 from ..catalog import CATALOG, Contender, Row
 from ..data import Standardised, Table, digits, find_spaces
+from ..data._table import known_name, listed
 from ..errors import BadInput, ConvergenceWarning, EnergaxError
 from ..estimate import Estimate
 from ..keys import as_key
@@ -108,6 +109,8 @@ class Comparison:
         return captured.get().rstrip()
 
 
+_FARTHEST = 1e15  # standard deviations from the mean; single precision squares no more than 1e19
+
 Watch = Callable[[str, str, int, int], None]  # (event, label, number, of how many)
 
 
@@ -143,13 +146,20 @@ def compare(
     table = digits() if data is None else Table.of(data)
     key = as_key(key)
     train, held, space, notes, log_det = _prepare(table, test, key)
-    chosen = _chosen(models, "binary" if isinstance(space, Binary) else "real")
+    chosen = _chosen(models, _kind(space))
+    holes = bool(np.isnan(train).any() or np.isnan(held).any())
+    _refuse_if_none_suits(chosen, _kind(space), holes)
     seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
     scores = []
     with _watching(progress, len(chosen)) as watch:
         for i, (row, contender) in enumerate(chosen):
             watch("start", contender.label, i, len(chosen))
-            score = _scored(row, contender, train, held, space, log_det, seed)
+            reason = _unsuitable(contender, _kind(space), holes)
+            score = (
+                Score(contender.name, contender.label, "skipped", f"it is {reason}")
+                if reason
+                else _scored(row, contender, train, held, log_det, seed)
+            )
             scores.append(score)
             watch("end", f"{contender.label}: {score.status}", i + 1, len(chosen))
     return Comparison(_ranked(scores), space, len(train), len(held), table.source, tuple(notes))
@@ -176,18 +186,41 @@ def _chosen(models: str | Iterable[str] | None, data: str) -> list[tuple[Row, Co
         # A family means those of its members that suit; a full name means that one, whatever it says.
         found = exact or [pair for pair in family if pair[1].data == data] or family
         if not found:
-            from ..data._table import known_name
-
             known_name("models", name, [c.name for _, c in everything], "a model", "`energax models` lists")
         picked += [pair for pair in found if pair not in picked]
     return picked
+
+
+_KINDS = {"binary": "zeros and ones", "real": "real numbers"}
+
+
+def _kind(space: Space) -> str:
+    return "binary" if isinstance(space, Binary) else "real"
+
+
+def _unsuitable(contender: Contender, data: str, holes: bool) -> str:
+    """Why the model makes no sense for such data, or nothing."""
+    if contender.data != data:
+        return f"for {_KINDS[contender.data]}, and the data are {_KINDS[data]}"
+    return "not for rows with missing values" if holes and not contender.missing else ""
+
+
+def _refuse_if_none_suits(chosen: list[tuple[Row, Contender]], data: str, holes: bool) -> None:
+    reasons: dict[str, list[str]] = {}
+    for _, contender in chosen:
+        reasons.setdefault(_unsuitable(contender, data, holes), []).append(contender.name)
+    if "" in reasons:
+        return
+    found = " and ".join(f"{listed(names, 6)} ({reason})" for reason, names in reasons.items())
+    suits = [c.name for _, c in contenders() if not _unsuitable(c, data, holes)]
+    raise BadInput("models", found, f"at least one that suits: {listed(suits)}")
 
 
 def _prepare(
     table: Table, test: Any, key: Any
 ) -> tuple[np.ndarray, np.ndarray, Space, list[str], np.ndarray]:
     """(training rows, held-out rows, their space, what to tell, log-determinant of each held-out row)."""
-    notes = []
+    notes = list(table.notes)
     reasons: dict[str, list[str]] = {}
     for column, why in table.dropped:
         reasons.setdefault(why, []).append(column)
@@ -196,13 +229,16 @@ def _prepare(
     if empty.any():
         notes.append(f"{empty.sum()} rows without any value were left out.")
         values = values[~empty]
+    if len(values) < 4:
+        found = f"{len(values)} row{'s' * (len(values) != 1)}{' with a value' if empty.any() else ''}"
+        raise BadInput("data", found, "at least 4, to have 2 rows on each side of the split", "Bring more.")
     train_rows, test_rows = hold_out(len(values), test, key=key)
     train, held = values[train_rows], values[test_rows]
     space = find_spaces(values)["x"]
     log_det = np.zeros(len(held))
     if not isinstance(space, Binary):
-        spread = np.nanmax(train, axis=0, initial=-np.inf) - np.nanmin(train, axis=0, initial=np.inf)
-        varies = spread > 0
+        # Compared, not subtracted: 1e308 less −1e308 is not a number.
+        varies = np.nanmax(train, axis=0, initial=-np.inf) > np.nanmin(train, axis=0, initial=np.inf)
         flat = [c for c, v in zip(table.columns, varies, strict=True) if not v]
         if flat:
             reasons.setdefault("constant in the training rows", []).extend(flat)
@@ -210,25 +246,13 @@ def _prepare(
             raise BadInput("data", "only constant columns", "at least one that varies")
         train, held = train[:, varies], held[:, varies]
         space = type(space)(int(varies.sum()))
+        left = [c for c, v in zip(table.columns, varies, strict=True) if v]
+        notes += _told_of_codes(left, train)
         scaling = Standardised.fit(train)
         log_det = scaling.log_det(held)
-        left = [c for c, v in zip(table.columns, varies, strict=True) if v]
-        known = [column[~np.isnan(column)] for column in train.T]
-        coded = [c for c, v in zip(left, known, strict=True) if np.isin(v, (0, 1)).all()]
-        whole = [c for c, v in zip(left, known, strict=True) if (v == np.floor(v)).all() and c not in coded]
-        train, held = scaling.transform(train), scaling.transform(held)
-        if coded:
-            notes.append(
-                f"Only 0 and 1, yet treated as real numbers beside the others: {_listed(coded)}. "
-                "A density on such columns can be arbitrarily high; leave them out to compare fairly."
-            )
-        if whole:
-            notes.append(
-                f"Whole numbers, treated as real numbers: {_listed(whole)}. Counts and grades are read well "
-                "so; codes of categories are not: leave those out, or write a column of 0 and 1 for each."
-            )
+        train, held = scaling.transform(train), _in_reach(scaling, held, left)
     for why, columns in reasons.items():
-        notes.append(f"Left out, {why}: {_listed(columns)}.")
+        notes.append(f"Left out, {why}: {listed(columns, 6)}.")
     gaps = int(np.isnan(train).sum() + np.isnan(held).sum())
     if gaps:
         notes.append(
@@ -237,9 +261,42 @@ def _prepare(
     return train, held, space, notes, log_det
 
 
-def _listed(names: list[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _told_of_codes(columns: list[str], values: np.ndarray) -> list[str]:
+    """Of columns that may be codes of categories, and are treated as real numbers."""
+    known = [column[~np.isnan(column)] for column in values.T]
+    coded = [c for c, v in zip(columns, known, strict=True) if np.isin(v, (0, 1)).all()]
+    # From 2⁵³ on every float is whole, which says nothing of where it comes from.
+    counts = lambda v: (v == np.floor(v)).all() and (np.abs(v) < 2**53).all()
+    whole = [c for c, v in zip(columns, known, strict=True) if counts(v) and c not in coded]
+    told = []
+    if coded:
+        told.append(
+            f"Only 0 and 1, yet treated as real numbers beside the others: {listed(coded, 6)}. "
+            "A density on such columns can be arbitrarily high; leave them out to compare fairly."
+        )
+    if whole:
+        told.append(
+            f"Whole numbers, treated as real numbers: {listed(whole, 6)}. Counts and grades are read well "
+            "so; codes of categories are not: leave those out, or write a column of 0 and 1 for each."
+        )
+    return told
+
+
+def _in_reach(scaling: Standardised, held: np.ndarray, columns: list[str]) -> np.ndarray:
+    """The held-out rows standardised, unless one is so far off that its square is not a number."""
+    with np.errstate(over="ignore"):
+        scaled = scaling.transform(held)
+    far = np.nan_to_num(np.abs(scaled), posinf=np.inf)
+    if far.max() < _FARTHEST:
+        return scaled
+    row, column = np.unravel_index(far.argmax(), far.shape)
+    typical = f"{scaling.mean[column]:.3g} ± {scaling.scale[column]:.3g}"
+    raise BadInput(
+        "data",
+        f"{held[row, column]:.3g} in column {listed([columns[column]])}, whose other values are {typical}",
+        "held-out rows on the scale of the others",
+        "Correct it, leave it empty if it is not known, or leave the column out.",
+    )
 
 
 def _scored(
@@ -247,17 +304,11 @@ def _scored(
     contender: Contender,
     train: np.ndarray,
     held: np.ndarray,
-    space: Space,
     log_det: np.ndarray,
     seed: int,
 ) -> Score:
     """Fit one model and score it. Whatever goes wrong is its status, never ours."""
     name, label = contender.name, contender.label
-    if contender.data != ("binary" if isinstance(space, Binary) else "real"):
-        wants = "zeros and ones" if contender.data == "binary" else "real numbers"
-        return Score(name, label, "skipped", f"it models {wants}, and the data lie in {space!r}")
-    if not contender.missing and (np.isnan(train).any() or np.isnan(held).any()):
-        return Score(name, label, "skipped", "it does not learn from rows with missing values")
     began = time.perf_counter()
     heard: list[str] = []
     try:
