@@ -291,6 +291,35 @@ def test_a_warm_start_heeds_what_was_changed():
     for change in ({"covariance_type": "diag"}, {"n_components": 3}):
         with pytest.raises(BadInput, match=f"{next(iter(change))}: .*warm_start=False"):
             clone(model).fit(X).set_params(**change).fit(X)
+    with pytest.raises(BadInput, match=r"X: found 2 columns; expected 4.*warm_start=False"):
+        model.fit(X[:, :2])
+    # Its numbers go on in the precision of the new table.
+    single = GaussianMixture(2, warm_start=True, random_state=0).fit(X.astype(np.float32))
+    assert single.means_.dtype == np.float32 and single.fit(X).means_.dtype == np.float64
+
+
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")  # a prior is worse than none
+def test_a_warm_start_of_a_bernoulli_mixture_heeds_its_prior():
+    """With 100 ones and 100 zeros seen beforehand, every probability is near a half."""
+    X = np.tile([[1, 0, 1, 0], [0, 1, 0, 1]], (10, 1))
+    model = BernoulliMixture(2, alpha=0.1, warm_start=True, random_state=0).fit(X)
+    assert np.abs(model.probs_ - 0.5).min() > 0.45
+    assert np.abs(model.set_params(alpha=100.0).fit(X).probs_ - 0.5).max() < 0.05
+    with pytest.raises(BadInput, match=r"n_components: .*warm_start=False"):
+        model.set_params(n_components=3).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("covariance_type", "given", "said"),
+    [
+        ("full", np.array([np.eye(2), -np.eye(2)]), "not positive definite"),
+        ("diag", np.array([[1.0, 2.0], [0.0, 1.0]]), "0 to 2; expected finite numbers > 0"),
+    ],
+)
+def test_precisions_that_are_none(covariance_type, given, said):
+    model = GaussianMixture(2, covariance_type=covariance_type, precisions_init=given)
+    with pytest.raises(BadInput, match=f"precisions_init: .*{said}"):
+        model.fit(load_iris().data[:, :2])
 
 
 @pytest.mark.parametrize("model", [GaussianMixture(3), KMeans(3)], ids=lambda m: type(m).__name__)

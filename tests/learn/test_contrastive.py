@@ -12,8 +12,8 @@ from energax.energies import RBM, Decoder, GaussianRBM, Linear, NeuralEnergy
 from energax.errors import BadInput, Unsuitable
 from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood
 from energax.missing import Masked
-from energax.samplers import Gibbs, Langevin
-from energax.spaces import Count, Positive, parameter
+from energax.samplers import Gibbs, Langevin, suited
+from energax.spaces import Binary, Count, Positive, parameter
 
 
 def test_the_first_argument_is_k():
@@ -48,6 +48,31 @@ def test_chains_from_the_data_do_not_draw_the_data_first():
     objective = ContrastiveDivergence(1, sampler=Gibbs(("x", "z")))
     with pytest.raises(Unsuitable, match="begins with 'x', and would forget the data"):
         objective.check(RBM.random(2, 2, key=0), {"x": np.zeros((3, 2))})
+
+
+class HiddenFirst(Energy):
+    """z is x, as above, with the hidden variable named first."""
+
+    @property
+    def spaces(self):
+        return {"z": Binary(1), "x": Binary(1)}
+
+    def __call__(self, *, z, x):
+        return 80.0 * jnp.sum((x - z) ** 2)
+
+
+def test_chains_from_the_data_keep_them_in_whatever_order_variables_are_named():
+    """One sweep that draws x first would go to where the hidden unit began: anywhere."""
+    energy, x = HiddenFirst(), jnp.array([[0.0], [1.0]] * 20)
+    data = {"x": x}
+    ContrastiveDivergence(1).check(energy, data)
+    sampler = suited(energy, data)
+    assert sampler.order == ("z", "x") and suited(energy, {"z": x}).order is None
+    drawn = sampler.advance(energy, data, 1, jax.random.key(0))
+    assert (drawn["x"] == x).all()
+    with pytest.raises(Unsuitable, match="begins with 'x', and would forget the data"):
+        ContrastiveDivergence(1, sampler=Gibbs()).check(energy, data)
+    ContrastiveDivergence(1, persistent=True, sampler=Gibbs()).check(energy, data)
 
 
 def test_chains_from_the_data_carry_their_weights():

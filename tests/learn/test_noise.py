@@ -11,7 +11,7 @@ from numpyro.distributions import Bernoulli, Normal
 from energax import Energy, fit
 from energax.batch import Batch
 from energax.compose import Mixture
-from energax.energies import RBM, Gaussians, NeuralEnergy
+from energax.energies import RBM, Gaussians, Linear, NeuralEnergy
 from energax.errors import BadInput, Unsuitable
 from energax.learn import ContrastiveDivergence, Descent, NoiseContrastive, ScoreMatching
 from energax.missing import Masked
@@ -177,3 +177,9 @@ def test_refusals():
         NoiseContrastive("noise")
     with pytest.raises(BadInput, match="k"):
         NoiseContrastive(Normal(0.0, 1.0), k=0)
+
+
+def test_what_is_only_ever_given_is_not_told_from_noise():
+    line = Linear(jnp.zeros((2, 3)), jnp.zeros(2))
+    with pytest.raises(Unsuitable, match=r"Linear says nothing of how \['x'\] are distributed"):
+        NoiseContrastive(Normal(jnp.zeros(3), 1.0).to_event(1)).check(line, {"x": np.zeros((4, 3))})

@@ -141,3 +141,26 @@ def test_refusals(rows):
     for bad in (lambda: Denoising(0.0), lambda: Sliced(0), lambda: ScoreMatching("exact")):
         with pytest.raises(BadInput):
             bad()
+
+
+def test_what_is_only_ever_given_has_no_score():
+    """A classifier says nothing of x; of a curve y given x, y may be learned and x may not."""
+    line, data = Linear(jnp.zeros((2, 3)), jnp.zeros(2)), {"x": np.zeros((4, 3)), "y": np.zeros(4, int)}
+    with pytest.raises(Unsuitable, match="how 'x' is distributed, and Linear says nothing of that"):
+        ScoreMatching().check(line, data)
+    curve = {"x": np.zeros((4, 1)), "y": np.zeros((4, 1))}
+    ScoreMatching(variable="y").check(Curve(jnp.ones(())), curve)
+    with pytest.raises(Unsuitable, match="how 'x' is distributed"):
+        ScoreMatching().check(Curve(jnp.ones(())), curve)
+
+
+class Curve(Energy):
+    slope: jax.Array
+    inputs = frozenset({"x"})
+
+    @property
+    def spaces(self):
+        return {"x": Real(1), "y": Real(1)}
+
+    def __call__(self, *, x, y):
+        return jnp.sum((y - self.slope * x) ** 2)

@@ -68,7 +68,7 @@ class BernoulliMixture(MixtureRecipe):
     def _start(self, X: np.ndarray, data: Any, weight: Any) -> tuple[Any, bool, int]:
         k, d = self.n_components, X.shape[1]
         if self.warm_start and hasattr(self, "energy_"):
-            return self.energy_, False, 1
+            return self._warm(d), False, 1
         weights, probs = self._checked_weights(k), jnp.full((k, d), 0.5, self.dtype_)
         if self.probs_init is not None:
             given = np.asarray(self.probs_init, self.dtype_)
@@ -77,6 +77,11 @@ class BernoulliMixture(MixtureRecipe):
             probs = jnp.asarray(given)
         random = self.probs_init is None
         return Mixture(Bernoullis(probs, float(self.alpha)), weights), random, self.n_init if random else 1
+
+    def _warm(self, d: int) -> Any:
+        """The fit before, with the prior asked for now."""
+        before = self._before(d)
+        return Mixture(Bernoullis(before.components.probs, float(self.alpha)), before.weights)
 
     def _n_parameters(self) -> int:
         k, d = self.probs_.shape

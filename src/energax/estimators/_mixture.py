@@ -74,6 +74,19 @@ class MixtureRecipe(Density):
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
         return self
 
+    def _before(self, d: int, **same: bool) -> Any:
+        """The energy of the fit before, to go on from, if it has d columns and what is named is the same."""
+        for name, fits in {"n_components": self.energy_.n_components == self.n_components, **same}.items():
+            if not fits:
+                found = f"{getattr(self, name)!r}, another than in the fit before"
+                raise BadInput(name, found, "the same, to go on from it", "Set warm_start=False.")
+        columns = self.energy_.spaces["x"].size
+        if columns != d:
+            expected = f"{columns}, to go on from the fit before"
+            raise BadInput("X", f"{d} columns", expected, "Set warm_start=False.")
+        as_now = lambda leaf: leaf.astype(self.dtype_) if eqx.is_inexact_array(leaf) else leaf
+        return jax.tree.map(as_now, self.energy_)
+
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """`fit`, then the component of every row."""
         return self.fit(X, y, sample_weight).predict(X)
@@ -265,24 +278,18 @@ class GaussianMixture(MixtureRecipe):
             if getattr(self, name) not in legal:
                 raise BadInput(name, repr(getattr(self, name)), f"one of {', '.join(map(repr, legal))}")
 
-    def _warm(self, k: int) -> Any:
-        """The energy of the fit before, if it is of this shape, with the floor asked for now."""
-        covariance = self.energy_.components.covariance
-        for name, same in (
-            ("n_components", k == self.energy_.n_components),
-            ("covariance_type", type(covariance) is _COVARIANCES[self.covariance_type]),
-        ):
-            if not same:
-                found = f"{getattr(self, name)!r}, another than in the fit before"
-                raise BadInput(name, found, "the same, to go on from it", "Set warm_start=False.")
-        floored = dataclasses.replace(covariance, floor=float(self.reg_covar))
-        return eqx.tree_at(lambda e: e.components.covariance, self.energy_, floored)
+    def _warm(self, d: int) -> Any:
+        """The fit before, with the floor asked for now."""
+        kind = type(self.energy_.components.covariance)
+        before = self._before(d, covariance_type=kind is _COVARIANCES[self.covariance_type])
+        floored = dataclasses.replace(before.components.covariance, floor=float(self.reg_covar))
+        return eqx.tree_at(lambda e: e.components.covariance, before, floored)
 
     def _start(self, X: np.ndarray, data: Any, weight: Any) -> tuple[Any, bool, int]:
         """(energy, whether to initialise it, starts)."""
         k, d, dtype = self.n_components, X.shape[1], self.dtype_
         if self.warm_start and hasattr(self, "energy_"):
-            return self._warm(k), False, 1
+            return self._warm(d), False, 1
         weights = self._checked_weights(k)
         covariance = _COVARIANCES[self.covariance_type].unit(k, d, dtype, float(self.reg_covar))
         energy = Mixture(Gaussians(jnp.zeros((k, d), dtype), covariance, self.init_params), weights)
@@ -320,12 +327,14 @@ class GaussianMixture(MixtureRecipe):
         if name == "matrix":
             if not PositiveDefinite(d)._legal(found).all():
                 raise BadInput(
-                    "precisions_init", "a matrix that is not", "symmetric positive definite matrices"
+                    "precisions_init",
+                    "a matrix that is not symmetric, or not positive definite",
+                    "symmetric positive definite matrices",
                 )
             inverse = np.linalg.inv(found)
         else:
             if not (np.isfinite(found) & (found > 0)).all():
-                raise BadInput("precisions_init", "a number that is not", "finite numbers > 0")
+                raise BadInput("precisions_init", f"{found.min():g} to {found.max():g}", "finite numbers > 0")
             inverse = 1 / found
         return eqx.tree_at(lambda c: getattr(c, name), covariance, jnp.asarray(inverse.astype(self.dtype_)))
 

@@ -67,17 +67,17 @@ class ContrastiveDivergence(Objective):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
         need_joint(self, energy)
         need_free_energy(self, energy, data)
-        sampler = self._sampler(energy)
+        sampler = self._sampler(energy, data)
         sampler.check(energy)
-        first = (getattr(sampler, "order", None) or [None])[0]
-        if not self.persistent and first in data and len(energy.spaces) > len(data):
+        first = sampler.forgets(energy, data)
+        if not self.persistent and first is not None:
             raise Unsuitable(
                 f"Chains begun at the data draw what is hidden first, but {sampler!r} begins with {first!r}, "
-                "and would forget the data. Leave its order out, or set persistent=True."
+                "and would forget the data. Leave the sampler out, or set persistent=True."
             )
 
-    def _sampler(self, energy):
-        return suited(energy) if self.sampler is None else self.sampler
+    def _sampler(self, energy, seen):
+        return suited(energy, seen) if self.sampler is None else self.sampler
 
     def init(self, energy, batch, key):
         if not self.persistent:
@@ -88,7 +88,7 @@ class ContrastiveDivergence(Objective):
         # Padding is no place to begin at.
         pick = jax.random.categorical(pick_key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
         seen = jax.tree.map(lambda a: jnp.asarray(a)[pick], seen)
-        return self._sampler(energy).begin(energy, seen, start_key)
+        return self._sampler(energy, seen).begin(energy, seen, start_key)
 
     def __call__(self, energy, batch, carry, key):
         fixed, positive = held(energy), batch.data
@@ -96,7 +96,7 @@ class ContrastiveDivergence(Objective):
             clamp_key, key = jax.random.split(key)
             positive = self._completed(fixed, batch, clamp_key)
         start = carry if self.persistent else positive
-        chains = jax.lax.stop_gradient(self._sampler(fixed).advance(fixed, start, self.k, key))
+        chains = jax.lax.stop_gradient(self._sampler(fixed, positive).advance(fixed, start, self.k, key))
         free = jax.vmap(lambda row: free_energy(energy, row))
         below = free({name: chains[name] for name in positive})
         # Chains begun at the data carry the weights of their rows.
@@ -105,4 +105,4 @@ class ContrastiveDivergence(Objective):
         return terms, (chains if self.persistent else None)
 
     def _completed(self, energy, batch, key):
-        return self._sampler(energy).complete(energy, batch.data, max(self.k, 5), key)
+        return self._sampler(energy, batch.data).complete(energy, batch.data, max(self.k, 5), key)

@@ -31,6 +31,16 @@ def need_joint(objective: Any, energy: Energy) -> None:
         )
 
 
+def need_output(objective: Any, energy: Energy, name: str) -> None:
+    """Refuse to learn how a variable is distributed of which the energy says nothing."""
+    if name in energy.inputs:
+        raise Unsuitable(
+            f"{type(objective).__name__} learns how {name!r} is distributed, and {type(energy).__name__} "
+            "says nothing of that: it is only ever given. Learn the answers: CrossEntropy, or "
+            "NegativeLogLikelihood."
+        )
+
+
 def need_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
     """Refuse missing values that the energy neither integrates out nor can enumerate."""
     for name, value in data.items():

@@ -15,7 +15,7 @@ from ..errors import BadInput, Unsuitable
 from ..fusion import softplus
 from ..missing import Masked
 from ..spaces import Binary, Categorical, Real, Space
-from ._needs import need_complete, need_free_energy
+from ._needs import need_complete, need_free_energy, need_joint
 from ._objective import Objective, need_variables
 
 _DRAWS = 1024
@@ -84,6 +84,7 @@ class NoiseContrastive(Objective):
 
     def check(self, energy, data):
         need_variables(self, energy, data, self.variable)
+        need_joint(self, energy)
         if set(data) != {self.variable}:
             raise Unsuitable(
                 f"NoiseContrastive learns {self.variable!r} alone, but the data has {sorted(data)}. "

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import BadInput
-from ._needs import need_complete, need_free_energy, need_real
+from ._needs import need_complete, need_free_energy, need_output, need_real
 from ._objective import Objective, need_variables
 
 
@@ -91,6 +91,7 @@ class ScoreMatching(Objective):
         instead = "ContrastiveDivergence() or NoiseContrastive.matched(energy, data)"
         need_real(self, energy, self.variable, instead)
         need_variables(self, energy, data, self.variable)
+        need_output(self, energy, self.variable)
         need_free_energy(self, energy, data)
         need_complete(self, energy, data, *data, instead="ContrastiveDivergence, which draws them")
 

@@ -58,9 +58,16 @@ class Gibbs(Sampler):
                     f"{type(energy).__name__} does not know. {instead}"
                 )
 
+    def _order(self, energy: Energy) -> tuple[str, ...]:
+        return self.order or tuple(reversed(energy.spaces))
+
+    def forgets(self, energy, seen):
+        first = self._order(energy)[0]
+        return first if first in seen and not set(energy.spaces) <= set(seen) else None
+
     def step(self, energy, state, key, held=None):
         # The state itself is no guide to an order: JAX sorts dicts.
-        names = [name for name in self.order or reversed(energy.spaces) if name in state]
+        names = [name for name in self._order(energy) if name in state]
         for name, sub in zip(names, jax.random.split(key, len(names)), strict=True):
             state = {**state, name: draw_block(energy, name, state, sub, (held or {}).get(name))}
         return state

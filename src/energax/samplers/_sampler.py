@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from typing import Any
 
 import equinox as eqx
@@ -40,6 +41,13 @@ class Sampler(eqx.Module):
         self, energy: Energy, state: dict[str, Any], key: Any, held: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """One move of one chain. `held` marks coordinates that stay (True), by variable."""
+
+    def forgets(self, energy: Energy, seen: Collection[str]) -> str | None:
+        """The variable, among those seen, that a move draws before it has drawn what is hidden, if any.
+
+        A chain begun at rows of data would lose them there: its hidden part began anywhere.
+        """
+        return None
 
     def remember(self, energy: Energy, state: dict[str, Any], held: dict[str, Any] | None = None) -> Any:
         """What the next move would otherwise compute again, such as a gradient."""

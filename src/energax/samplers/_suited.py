@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ..energy import Energy
 from ..errors import EnergaxError, Unsuitable
 from ._gibbs import Gibbs
@@ -9,14 +11,20 @@ from ._langevin import Langevin
 from ._sampler import Sampler
 
 
-def suited(energy: Energy) -> Sampler:
+def suited(energy: Energy, seen: Collection[str] = ()) -> Sampler:
     """`Gibbs` where every variable is finite or has a known conditional, else `Langevin`.
+
+    Chains that begin at rows of the variables `seen` draw the others first.
 
     >>> from energax.energies import RBM, NeuralEnergy
     >>> suited(RBM.random(3, 2, key=0)).label, suited(NeuralEnergy.random(2, key=0)).label
     ('Gibbs', 'Langevin (MALA)')
     """
-    for sampler in (Gibbs(), Langevin()):
+    gibbs = Gibbs()
+    if gibbs.forgets(energy, seen):
+        hidden = [name for name in energy.spaces if name not in seen]
+        gibbs = Gibbs((*hidden, *[name for name in energy.spaces if name in seen]))
+    for sampler in (gibbs, Langevin()):
         try:
             sampler.check(energy)
         except EnergaxError:
