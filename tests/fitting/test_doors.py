@@ -1,5 +1,7 @@
 """The doors of the loop: weights, validation, batches of a stream and checkpoints that do not fit."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,3 +71,13 @@ def test_an_epoch_that_was_cut_short_is_not_gone_on_from(tmp_path):
         run(7)
     whole = {"checkpoint": tmp_path / "whole"}
     assert run(3, **whole).n_steps == 3 and run(6, **whole).n_steps == 6
+
+
+def test_a_fit_that_diverges_says_so_in_words_alone():
+    """Its terms are ∞ and −∞, and their sum is no reason for a warning of NumPy's beside the status."""
+    ones = np.ones((20, 4), np.float32)
+    learner = Descent(NegativeLogLikelihood(), optax.sgd(3e38))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = fit(RBM.random(4, 2, key=0), {"x": ones}, learner, key=0, epochs=5)
+    assert done.status == "diverged"

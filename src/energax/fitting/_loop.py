@@ -282,7 +282,7 @@ class _Run:
             "objective": float(single.objective),
             "energy": plain(single.energy),
             "partner": plain(program.learner.partner(single.state)),
-            "history": {"objective": history[0, :, :-1].sum(-1)},
+            "history": {"objective": _sum_of_terms(history[0])},
         }
         answers = [callback(info) for callback in self.callbacks]  # every one is called
         return any(answer is True for answer in answers)
@@ -297,7 +297,7 @@ class _Run:
                 energy, state = single.energy, single.state
             n_done = int(single.epoch)
             columns = history[i, :n_done]
-            record = {"objective": columns[:, :-1].sum(-1)}
+            record = {"objective": _sum_of_terms(columns)}
             if len(program.term_names) > 1:
                 record |= {name: columns[:, j] for j, name in enumerate(program.term_names)}
             if validated:
@@ -354,6 +354,12 @@ def _strong(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray | jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
+
+
+def _sum_of_terms(columns: np.ndarray) -> np.ndarray:
+    """The objective of every epoch; the last column is that of the validation rows."""
+    with np.errstate(invalid="ignore", over="ignore"):  # a fit that diverged says so in words
+        return columns[:, :-1].sum(-1)
 
 
 def _status(program: compiled.Program, carry: compiled.Carry, stopped: bool) -> tuple[str, str]:
