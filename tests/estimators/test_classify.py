@@ -8,9 +8,8 @@ import numpy as np
 import optax
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -247,13 +246,44 @@ def test_columns_of_any_scale_are_standardised():
     np.testing.assert_allclose(answers[2], answers[0], atol=1e-5)
 
 
-@pytest.mark.parametrize(("shift", "worse_by"), [(0.0, 1e-4), (100.0, 2e-3), (1e4, 0.012)])
-def test_columns_far_from_the_origin_do_not_end_it_early(shift, worse_by):
-    """The optimum at default settings is scikit-learn's, whose penalty is the same: 1 / (n α)."""
-    X, y = make_classification(600, 8, weights=[0.97], random_state=0, flip_y=0.02)
-    theirs = LogisticRegression(C=1 / (600 * 1e-4), max_iter=10_000, tol=1e-10).fit(X, y)
-    ours = LinearClassifier().fit(X + shift, y)
-    assert log_loss(y, ours.predict_proba(X + shift)) < log_loss(y, theirs.predict_proba(X)) + worse_by
+@pytest.mark.parametrize(
+    "model",
+    [LinearClassifier(learning_rate=0.1), MLPClassifier((4,), max_iter=5, tol=None, random_state=0)],
+    ids=lambda m: type(m).__name__,
+)
+def test_class_weights_are_weights_of_rows(model):
+    by_class, by_row = clone(model).set_params(class_weight={"setosa": 3.0}), clone(model)
+    weight = np.where(SPECIES == "setosa", 3.0, 1.0)
+    for learn in ("fit", "partial_fit"):
+        options = {"classes": np.unique(SPECIES)} if learn == "partial_fit" else {}
+        answers = [
+            getattr(by_class, learn)(IRIS, SPECIES, **options).decision_function(IRIS),
+            getattr(by_row, learn)(IRIS, SPECIES, sample_weight=weight, **options).decision_function(IRIS),
+        ]
+        assert np.array_equal(*answers)
+
+
+@pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    ("class_weight", "words"),
+    [
+        ({"setossa": 2.0}, "the label 'setossa'; expected labels of y, .*'setosa'"),
+        ({"setosa": -1}, "-1 for the label 'setosa'; expected a finite number >= 0"),
+        ({"setosa": "much"}, "'much' for the label 'setosa'"),
+        (dict.fromkeys(np.unique(SPECIES), 0), "0 for every row"),
+        ("even", "'even'; expected None, 'balanced', or a dict"),
+        ([1, 2, 3], "expected None, 'balanced', or a dict"),
+    ],
+)
+def test_class_weights_at_the_door(model, class_weight, words):
+    with pytest.raises(BadInput, match=f"class_weight: found .*{words}"):
+        clone(model).set_params(class_weight=class_weight).fit(IRIS, SPECIES)
+
+
+@pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)
+def test_passes_cannot_be_balanced(model):
+    with pytest.raises(BadInput, match=r"class_weight: .*only some of the rows.*compute_class_weight"):
+        clone(model).set_params(class_weight="balanced").partial_fit(IRIS, SPECIES, np.unique(SPECIES))
 
 
 @pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)

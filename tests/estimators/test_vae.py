@@ -168,6 +168,20 @@ def test_the_density_is_in_the_units_of_the_columns(line):
 
 
 @pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("validation_fraction", "x"),
+        ("validation_fraction", 0.0),
+        ("validation_fraction", 1),
+        ("n_iter_no_change", 0),
+    ],
+)
+def test_early_stopping_is_refused_by_its_own_names(setting, value):
+    with pytest.raises(BadInput, match=f"{setting}: found"):
+        VAE(1, (4,), early_stopping=True, **{setting: value}).fit(LINE)
+
+
+@pytest.mark.parametrize(
     "learner", [EM(), ContrastiveDivergence(), Descent(NegativeLogLikelihood()), ELBO(None)], ids=repr
 )
 def test_a_learner_without_an_encoder_is_refused_at_the_door(learner):

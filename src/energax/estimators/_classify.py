@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import dataclasses
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -14,12 +15,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from ..energies import Linear, Scorer
+from ..energies import Linear
+from ..energy import Energy
 from ..errors import BadInput
-from ..learn import CrossEntropy, Margin, Objective, Perceptron
+from ..fitting import Fit, Learner
+from ..learn import CrossEntropy, Descent, Margin, Objective, Perceptron
 from ._base import Recipe, at_the_door
-from ._network import network
-from ._standardise import Standardised
+from ._class_weight import class_weights, refuse_balanced
+from ._conditioned import centred, conditioned
 from ._table import bucketed
 
 _LOSSES = {"cross-entropy": CrossEntropy, "margin": Margin, "perceptron": Perceptron}
@@ -35,10 +38,21 @@ def _gives_probabilities(self: Any) -> bool:
     return True
 
 
-class _Classifier(ClassifierMixin, Recipe):
+class Problem(NamedTuple):
+    """What `fit` is handed: where to begin, the columns, how to learn, and what the columns are about."""
+
+    energy: Energy
+    columns: np.ndarray
+    learner: Learner
+    centre: np.ndarray | None = None
+
+
+class Classifier(ClassifierMixin, Recipe):
     """What the two classifiers share: labels, the four readings of the scores, `partial_fit`."""
 
     _sparse = True
+    #: What `batch_size` may be, in words.
+    _batch_sizes: ClassVar[str] = "a whole number >= 1, or None for all rows"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows X (n, d) and their labels y (n,), of any type."""
@@ -49,28 +63,34 @@ class _Classifier(ClassifierMixin, Recipe):
                 "None",
                 f"labels: {type(self).__name__} requires y to be passed, but the target y is None",
             )
-        X, y = self._check_X(X, reset=True, y=y)
+        goes_on = self._goes_on()
+        X, y = self._check_X(X, reset=not goes_on, y=y)
         weight = self._check_weight(sample_weight, X)
         with at_the_door("y", "class labels"):
             check_classification_targets(y)
-        self.classes_, index = np.unique(y, return_inverse=True)
-        self._need_two_classes()
+        if goes_on:
+            index = self._index(y)
+        else:
+            self.classes_, index = np.unique(y, return_inverse=True)
+            self._need_two_classes()
+        weight = self._weight_by_class(index, weight)
+        options = self._fit_options(_n_counted(X, weight))
         with self._precision():
-            energy = self._start(X, weight)
-            self._learn(
-                energy,
-                {"x": self._columns(X), "y": index.astype(np.int32)},
-                self._learner(),
-                weights=weight,
-                **self._fit_options(),
-            )
+            problem = self._problem(X, weight)
+            data = {"x": problem.columns, "y": index.astype(np.int32)}
+            result = self._learn(problem.energy, data, problem.learner, weights=weight, **options)
+        if problem.centre is not None:
+            self.fit_ = _about_zero(result, problem.centre)
+            self.energy_ = self.fit_.energy
         self.n_batches_seen_ = 0
+        self._note_passes(goes_on, len(X), _n_counted(X, weight))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One pass over these rows; `classes` lists all labels there will be, at the first call."""
         first = not hasattr(self, "energy_")
         self._check_settings()
+        refuse_balanced(self.class_weight)
         X, y = self._check_X(X, reset=first, y=y)
         weight = self._check_weight(sample_weight, X)
         if first:
@@ -78,27 +98,77 @@ class _Classifier(ClassifierMixin, Recipe):
                 raise BadInput("classes", "None", "all labels, at the first call of partial_fit")
             self.classes_ = np.unique(classes)
             self._need_two_classes()
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+        else:
+            self._check_same_model()
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise BadInput("classes", f"{np.unique(classes)}", f"those of the first call, {self.classes_}")
         index = self._index(y)
+        weight = self._weight_by_class(index, weight)
+        seen = getattr(self, "n_batches_seen_", 0)
         with self._precision():
             # A whole fit may have used another optimizer, whose state means nothing to this one.
             learner = self._learner(passes=True)
-            learner = self._continue(learner) if getattr(self, "n_batches_seen_", 0) else learner
+            learner = self._continue(learner) if seen else learner
             energy = self._start(X, weight) if first else self.energy_
-            self._learn_more(energy, {"x": self._columns(X), "y": index}, learner, weights=weight)
+            self._learn(
+                energy,
+                {"x": self._columns(X), "y": index},
+                learner,
+                weights=weight,
+                epochs=1,
+                batch_size=self._batch_rows(),
+                key=self._key(7, seen),  # each pass has its own order of rows
+                freeze=self._frozen(),
+            )
+        self.n_batches_seen_ = seen + 1
+        self._note_passes(not first, len(X), _n_counted(X, weight))
         return self
+
+    def _problem(self, X: np.ndarray, weight: np.ndarray | None) -> Problem:
+        return Problem(self._start(X, weight), self._columns(X), self._learner())
+
+    def _check_same_model(self) -> None:
+        """Refuse a pass with settings of another model than the one that is passed on."""
+
+    def _goes_on(self) -> bool:
+        """Whether `fit` begins where the one before ended."""
+        return False
+
+    def _note_passes(self, goes_on: bool, n_rows: int, n_counted: int) -> None:
+        """After learning: `goes_on` says that what was noted before still holds."""
+
+    def _batch_rows(self) -> Any:
+        """`batch_size` as a number of rows, or None."""
+        return self.batch_size
+
+    def _frozen(self) -> Any:
+        """The parameters that are not learned, as `fit` takes them."""
+        return None
 
     def _need_two_classes(self) -> None:
         if len(self.classes_) < 2:
-            raise BadInput("y", f"only one class, {self.classes_[0]!r}", "labels of at least 2 classes")
+            raise BadInput(
+                "y", f"only one class, {self.classes_.tolist()[0]!r}", "labels of at least 2 classes"
+            )
 
     def _index(self, y: Any) -> np.ndarray:
         """Labels as numbers, or a `BadInput` that names one never seen."""
         strange = ~np.isin(y, self.classes_)
         if strange.any():
-            raise BadInput("y", f"the label {y[strange][0]!r}", f"one of {self.classes_.tolist()[:20]}")
+            raise BadInput(
+                "y", f"the label {y[strange].tolist()[0]!r}", f"one of {self.classes_.tolist()[:20]}"
+            )
         return np.searchsorted(self.classes_, y).astype(np.int32)
+
+    def _weight_by_class(self, index: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """The weights of rows, times those of their classes."""
+        if self.class_weight is None:
+            return weight
+        by_row = class_weights(self.class_weight, self.classes_, index, weight)[index]
+        by_row = (by_row if weight is None else weight * by_row).astype(self.dtype_)
+        if not by_row.any():
+            raise BadInput("class_weight", "0 for every row", "at least one class of y that counts")
+        return by_row
 
     def _columns(self, X: np.ndarray) -> np.ndarray:
         """What the energy is given of X."""
@@ -148,7 +218,11 @@ class _Classifier(ClassifierMixin, Recipe):
     # -- settings --------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
-        self._check_counts("max_iter", *(["batch_size"] if self.batch_size is not None else []))
+        self._check_counts("max_iter")
+        rows = self._batch_rows()
+        whole = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
+        if rows is not None and not (whole and rows >= 1):
+            raise BadInput("batch_size", repr(rows), self._batch_sizes)
         for name, may_be_none in (("alpha", False), ("tol", True)):
             value = getattr(self, name)
             number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
@@ -167,6 +241,10 @@ class _Classifier(ClassifierMixin, Recipe):
         return {"tol": self.tol}
 
 
+def _n_counted(X: np.ndarray, weight: np.ndarray | None) -> int:
+    return len(X) if weight is None else int(np.count_nonzero(weight))
+
+
 def _are_words(labels: Any) -> bool:
     labels = np.asarray(labels)
     return labels.dtype.kind in "UST" or (
@@ -174,18 +252,21 @@ def _are_words(labels: Any) -> bool:
     )
 
 
-class LinearClassifier(_Classifier):
+class LinearClassifier(Classifier):
     """e(x, y) = −(Wx + b)_y, learned by cross-entropy, margin or the perceptron rule.
 
     Args:
         loss: "cross-entropy" (logistic regression), "margin" (support vectors, Crammer and
             Singer), "perceptron", or an objective of energax.learn.
         alpha: strength of ½ α ‖W‖² (an objective given as `loss` brings its own).
+        fit_intercept: whether b is learned; else it is 0.
+        class_weight: how much a class counts, times `sample_weight`: a dict from labels to numbers,
+            or "balanced" for the same share each.
         learning_rate, batch_size: with `batch_size=None` cross-entropy is minimised by L-BFGS
-            over all rows; everything else by Adam.
+            over all rows, in units of its own, so that columns may lie far from 0 and differ in
+            scale; everything else by Adam, for which they should be standardised.
         max_iter, tol: passes over the data, and the change of the objective that ends them; for L-BFGS a
-            ten-thousandth of it, since it creeps where columns lie far from 0 or differ in scale.
-            Standardise such columns.
+            ten-thousandth of it, since it may creep where the classes are nearly separable.
         learner: any energax learner, instead of all that.
 
     >>> from sklearn.datasets import load_iris
@@ -199,6 +280,8 @@ class LinearClassifier(_Classifier):
         loss: Any = "cross-entropy",
         *,
         alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
         learning_rate: float = 0.02,
         batch_size: int | None = None,
         max_iter: int = 1000,
@@ -209,6 +292,8 @@ class LinearClassifier(_Classifier):
     ):
         self.loss = loss
         self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -219,7 +304,20 @@ class LinearClassifier(_Classifier):
 
     def _start(self, X, weight):
         k, d = len(self.classes_), X.shape[1]
+        self._has_intercept = bool(self.fit_intercept)
         return Linear(jnp.zeros((k, d)), jnp.zeros(k))
+
+    def _problem(self, X, weight):
+        if self.learner is not None or not self._is_smooth_and_whole:
+            return super()._problem(X, weight)
+        objective = self._objective()
+        centre, table = centred(X, weight) if self.fit_intercept else (None, X)
+        # The curvature of the loss is that of the columns times β / k at W = 0, and some tenth of it
+        # where the fit ends, most rows being sure of their answer. The penalty's is the same all the way.
+        ridge = float(objective.l2) * len(self.classes_) / (0.1 * float(objective.beta))
+        optimizer = conditioned(optax.lbfgs(), table, weight, ridge)
+        learner = Descent(objective, optimizer, **self._descent_options())
+        return Problem(self._start(X, weight), table, learner, centre)
 
     def _learner(self, passes: bool = False):
         whole = self._is_smooth_and_whole and not passes
@@ -233,8 +331,25 @@ class LinearClassifier(_Classifier):
     def _descent_options(self):
         return {"tol": 1e-4 * self.tol if self.tol and self._is_smooth_and_whole else self.tol}
 
-    def _fit_options(self):
-        return {"epochs": self.max_iter, "batch_size": self.batch_size, "tolerance": self.tol is not None}
+    def _fit_options(self, n_rows):
+        return {
+            "epochs": self.max_iter,
+            "batch_size": self.batch_size,
+            "tolerance": self.tol is not None,
+            "freeze": self._frozen(),
+        }
+
+    def _frozen(self):
+        return None if self.fit_intercept else "bias"
+
+    def _check_same_model(self):
+        if bool(self.fit_intercept) != self._has_intercept:
+            raise BadInput(
+                "fit_intercept",
+                f"{self.fit_intercept!r}, and a model that began with {self._has_intercept}",
+                "the same in all passes",
+                "Call fit to begin anew.",
+            )
 
     @property
     def coef_(self) -> np.ndarray:
@@ -248,74 +363,16 @@ class LinearClassifier(_Classifier):
         return np.asarray(self.energy_.bias)
 
 
-class MLPClassifier(Standardised, _Classifier):
-    """e(x, y) = −f(x)_y with a multilayer perceptron f, in float32 by default.
-
-    The names are scikit-learn's. The columns of X are standardised first (`mean_`, `scale_`), and
-    `energy_` is over what comes out. With `early_stopping`, a part of the rows is held out, and the
-    network that did best on them is kept.
-
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> MLPClassifier((16,), learning_rate_init=0.02, tol=None, random_state=0).fit(X, y).score(X, y) > 0.95
-    True
-    """
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Any = (100,),
-        activation: Any = "relu",
-        *,
-        loss: Any = "cross-entropy",
-        alpha: float = 1e-4,
-        batch_size: int | None = 200,
-        learning_rate_init: float = 1e-3,
-        max_iter: int = 200,
-        tol: float | None = 1e-4,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        verbose: int | bool = 0,
-        random_state: Any = None,
-        dtype: str = "float32",
-        learner: Any = None,
-    ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.loss = loss
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.verbose = verbose
-        self.random_state = random_state
-        self.dtype = dtype
-        self.learner = learner
-
-    def _start(self, X, weight):
-        k, d = len(self.classes_), X.shape[1]
-        self._settle_units(X, weight)
-        built = network(d, self.hidden_layer_sizes, k, self.activation, key=self._key(5))
-        return Scorer(built, d, k)
-
-    def _columns(self, X):
-        return self._standardised(X)
-
-    def _learner(self, passes: bool = False):
-        return self._chosen_learner(self._objective, lambda: self._adam("learning_rate_init"))
-
-    def _fit_options(self):
-        held_out = {}
-        if self.early_stopping:
-            held_out = {"validation": float(self.validation_fraction), "patience": self.n_iter_no_change}
-        tolerance = self.tol is not None
-        return {"epochs": self.max_iter, "batch_size": self.batch_size, "tolerance": tolerance, **held_out}
-
-
 @eqx.filter_jit
 def _row_scores(energy: Any, X: Any) -> Any:
     return jax.vmap(energy.scores)(jnp.asarray(X))
+
+
+def _about_zero(found: Fit, centre: np.ndarray) -> Fit:
+    """A fit to columns about their centre, as one to the columns themselves: the same scores."""
+    about: Any = found.energy
+    weight = about.weight
+    bias = np.asarray(about.bias, np.float64) - np.asarray(weight, np.float64) @ centre
+    with jax.enable_x64(weight.dtype == np.float64):
+        energy = Linear(weight, jnp.asarray(bias.astype(weight.dtype)))
+    return dataclasses.replace(found, energy=energy)

@@ -93,7 +93,56 @@ def layer_sizes(hidden: Any) -> tuple[int, ...]:
 
 def activation_function(activation: Any) -> Any:
     if callable(activation):
+        _check_activation(activation)
         return activation
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise BadInput("activation", repr(activation), f"a function, or one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[activation]()
+
+
+def _check_activation(function: Any) -> None:
+    """Refuse what is no function of JAX arrays, or does not give back a number for a number."""
+    name = getattr(function, "__name__", type(function).__name__)
+    units = jax.ShapeDtypeStruct((3,), jnp.float32)
+    try:
+        # In a function of Python's: JAX crashes where it is handed a NumPy function twice.
+        made = jax.eval_shape(lambda x: function(x), units)
+    except Exception as error:  # whatever a function of somebody else's may raise
+        known = f"'{name}' or " if name in ACTIVATIONS else ""
+        remedy = f"Use {known}jax.numpy.{name}." if hasattr(jnp, name) else "Write it with jax.numpy."
+        found = f"{name}, which raises {type(error).__name__} on a JAX array"
+        raise BadInput("activation", found, "a function of JAX arrays", remedy) from None
+    is_array = isinstance(made, jax.ShapeDtypeStruct)
+    if not is_array or made.shape != units.shape or not jnp.issubdtype(made.dtype, jnp.floating):
+        what = f"{made.dtype} of shape {made.shape}" if is_array else repr(made)
+        found = f"{name}, which makes {what} of 3 units"
+        raise BadInput("activation", found, "a function that makes a real number of every unit")
+
+
+def early_stopping_options(recipe: Any, n_rows: int) -> dict[str, Any]:
+    """`early_stopping`, `validation_fraction`, `n_iter_no_change` of a recipe, as `fit` takes them.
+
+    `n_rows` is how many rows count. The two numbers are looked at under their own names, asked for or not.
+    """
+    share, patience = recipe.validation_fraction, recipe.n_iter_no_change
+    real = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+    if not real or not 0 < share < 1:
+        raise BadInput("validation_fraction", repr(share), "a number strictly between 0 and 1", "Try 0.1.")
+    if not isinstance(patience, (int, np.integer)) or isinstance(patience, bool) or patience < 1:
+        raise BadInput("n_iter_no_change", repr(patience), "a whole number >= 1")
+    if not recipe.early_stopping:
+        return {}
+    held = held_out_rows(share, n_rows)
+    if held >= n_rows:
+        raise BadInput(
+            "validation_fraction",
+            f"{share!r}, which holds out {held} of {n_rows} rows that count",
+            "at least one row left to learn from",
+            "Lower it, or set early_stopping=False.",
+        )
+    return {"validation": float(share), "patience": int(patience)}
+
+
+def held_out_rows(share: float, n_rows: int) -> int:
+    """How many rows `fit` holds out for validation."""
+    return max(1, round(float(share) * n_rows))

@@ -18,7 +18,7 @@ from ..learn import ELBO, Descent
 from ..missing import is_masked
 from ..nn import Encoder
 from ._base import Density, Transformer
-from ._network import Rescale, SeenStandardised, network
+from ._network import Rescale, SeenStandardised, early_stopping_options, network
 from ._standardise import Standardised, moments
 from ._table import are_binary, bucketed, with_mask, zeros_and_ones
 
@@ -103,9 +103,9 @@ class VAE(Transformer, Standardised, Density):
         self._check_settings()
         X = self._check_X(X, reset=True)
         weight = self._check_weight(sample_weight, X)
+        n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
         options: dict[str, Any] = {"epochs": self.max_iter, "batch_size": self.batch_size}
-        if self.early_stopping:
-            options |= {"validation": float(self.validation_fraction), "patience": self.n_iter_no_change}
+        options |= early_stopping_options(self, n_counted)
         with self._precision():
             data, energy, encoder = self._start(X, weight)
             learner = self._learner(encoder)
