@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .batch import nobody
 from .energy import (
     Energy,
     answers,
@@ -20,7 +21,7 @@ from .energy import (
 )
 from .errors import BadInput, Unsuitable
 from .finite import ENUMERATION_LIMIT
-from .missing import known
+from .missing import known, mask_of
 from .parameters import constrained_maximum, has_m_step, precision_of, recentred
 from .spaces import Categorical, Simplex, Space, fixed, is_concrete, parameter
 from .tempering import Tempered as Tempered
@@ -343,10 +344,17 @@ class Mixture(Energy):
     # -- EM: the posterior of many rows at once, and the sums that a new θ is made of -------
 
     def log_posterior(self, data):
-        """(log p(x, z)) for every row and component, (n, k)."""
+        """(log p(x, z)) for every row and component, (n, k); −∞ for what a row is known not to be of."""
+        rest = {k: v for k, v in data.items() if k != self.name}
         if hasattr(self.components, "row_energies"):
-            return jnp.log(self.weights) - self.components.row_energies(**data)
-        return -jax.vmap(lambda row: self.joint(**row))(data)
+            found = jnp.log(self.weights) - self.components.row_energies(**rest)
+        else:
+            found = -jax.vmap(lambda row: self.joint(**row))(rest)
+        if self.name not in data:
+            return found
+        label = data[self.name]
+        other = jnp.arange(self.n_components) != jnp.asarray(known(label))[:, None]
+        return jnp.where(other & mask_of(label)[:, None], -jnp.inf, found)
 
     @property
     def has_m_step(self) -> bool:
@@ -358,7 +366,7 @@ class Mixture(Energy):
     def maximise(self, statistics, trainable=None):
         total = statistics["weight"]
         # A component nobody belongs to keeps a weight that is small but not zero.
-        total = total + 10 * jnp.finfo(total.dtype).eps
+        total = total + nobody(total)
         moves = None if trainable is None else trainable.components
         components = constrained_maximum(self.components, statistics["parts"], moves)
         return Mixture(components, total / total.sum(), self.name)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -66,7 +66,9 @@ def trainable(energy: Any, freeze: Freeze = None) -> Any:
         return spec
     if callable(freeze):
         return eqx.tree_at(freeze, spec, replace_fn=lambda node: jax.tree.map(lambda _: False, node))
-    paths = (freeze,) if isinstance(freeze, str) else tuple(freeze)
+    paths = (freeze,) if isinstance(freeze, str) else freeze
+    if not isinstance(paths, Collection) or not all(isinstance(path, str) for path in paths):
+        raise BadInput("freeze", repr(freeze), "names of parameters, or a function from the energy to leaves")
     known = [path for path, leaf, _, _ in leaves if eqx.is_array(leaf)]
     for wanted in paths:
         if not any(_under(path, wanted) for path in known):

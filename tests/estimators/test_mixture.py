@@ -331,3 +331,14 @@ def test_complete_rows_follow_incomplete_ones_and_the_other_way_round(model):
         known = clone(model).set_params(random_state=0).fit(before)
         score = known.score(X)
         assert known.partial_fit(after).score(X) > score - 0.1 * abs(score)
+
+
+def test_what_is_known_is_imputed_as_it_came():
+    X = np.tile([[1, 0, 1, 0], [0, 1, 0, 1]], (9, 1))
+    model = BernoulliMixture(2, binarize=0.3, random_state=0).fit(X)
+    row = np.array([[0.6, 0.1, 0.6, np.nan]])
+    filled = model.impute(row)
+    assert (filled[0, :3] == row[0, :3]).all() and 0 <= filled[0, 3] < 0.2
+    whole = np.array([[0.6, 0.1, 0.6, 0.2]])
+    again = model.impute(whole)
+    assert (again == whole).all() and again is not whole

@@ -67,3 +67,16 @@ def test_moments_heed_weights_and_holes():
     assert_allclose(mean, [2.0, 4.0])
     assert_allclose(scale, [1.0, 1.0])  # the second has one known value of some weight
     assert_allclose(moments(X.astype(np.float32), None)[1], [np.std([1, 3, 7]), 2.0])
+
+
+@pytest.mark.parametrize("constant", [0.1, 0.7, 1 / 3, 1234.567, 1e9 + 0.1])
+def test_a_constant_column_has_no_spread_however_long(constant):
+    """A sum of a thousand numbers is not a thousand times the number; the error of it is no scale."""
+    X = np.c_[RNG.normal(size=30_000), np.full(30_000, constant)]
+    mean, scale = moments(X, None)
+    assert scale[1] == 1.0 and mean[1] == pytest.approx(constant, rel=1e-15)
+
+
+def test_columns_of_any_unit_have_their_scale():
+    x, units = RNG.normal(size=(100, 1)), np.array([1e-300, 1e-170, 1e200])
+    assert_allclose(moments(x * units, None)[1], x.std() * units, rtol=1e-12)

@@ -81,3 +81,23 @@ def test_a_fit_that_diverges_says_so_in_words_alone():
         warnings.simplefilter("error")
         done = fit(RBM.random(4, 2, key=0), {"x": ones}, learner, key=0, epochs=5)
     assert done.status == "diverged"
+
+
+@pytest.mark.parametrize("answer", [True, np.True_])
+def test_a_callback_stops_a_fit(answer):
+    options = {"key": 0, "epochs": 10, "callbacks": [lambda info: answer if info["epoch"] == 2 else None]}
+    done = fit(Steep(jnp.array(1.0)), {"x": ROWS}, LIKELIHOOD, **options)
+    assert done.n_epochs == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"data": [{"x": ROWS}], "weights": np.ones(97)}, "a stream, and weights"),
+        ({"data": {"x": ROWS}, "weights": ["a"] * 97}, "weights: found list of what is no number"),
+        ({"data": {"x": ROWS}, "freeze": 5}, "freeze: found 5; expected names of parameters"),
+    ],
+)
+def test_arguments_of_another_kind(options, said):
+    with pytest.raises(BadInput, match=said):
+        fit(Steep(jnp.array(1.0)), options.pop("data"), LIKELIHOOD, key=0, **options)

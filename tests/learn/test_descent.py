@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from energax import fit
+from energax import BadInput, fit
 from energax.batch import Batch
 from energax.energies import GaussianRBM
 from energax.learn import Descent, NegativeLogLikelihood
@@ -55,3 +55,12 @@ def test_only_what_a_bijection_bends_is_kept_beside_the_energy(rows, freeze, kep
     _, after, _ = LEARNER.step(machine, state, batch, jax.random.key(1), moves)
     assert len(jax.tree.leaves(state.free)) == kept
     assert jax.tree.structure(after) == jax.tree.structure(state)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"clip": -1.0}, "clip: found -1.0"), ({"clip": 0}, "clip: found 0"), ({"tol": "x"}, "tol: found 'x'")],
+)
+def test_settings_that_make_no_sense(settings, said):
+    with pytest.raises(BadInput, match=said):
+        Descent(NegativeLogLikelihood(), **settings)

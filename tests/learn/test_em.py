@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 
 from energax import BadInput, Energy, Intractable, Mixture, Unsuitable, fit, log_prob
 from energax.energies import Bernoullis, Centroids, Diagonal, Full, Gaussians
@@ -214,3 +215,37 @@ def test_without_any_m_step_it_says_what_to_give(rows):
         EM(decay=0.7, optimizer=optax.sgd(0.1))
     with pytest.raises(BadInput, match="Optax"):
         EM(optimizer="adam")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"criterion": "foo"}, "'objective' or 'parameters'"),
+        ({"tol": float("nan")}, "tol: found nan"),
+        ({"tol": "x"}, "tol: found 'x'"),
+        ({"chunk": -5}, "chunk: found -5"),
+        ({"temperature": "hot"}, "temperature: found 'hot'"),
+        ({"decay": "a"}, "decay: found 'a'"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, said):
+    with pytest.raises(BadInput, match=said):
+        EM(**settings)
+
+
+def test_labels_that_are_known_are_kept():
+    """With all labels EM is the closed form of each class; with some, rows without are shared out."""
+    rng = np.random.default_rng(0)
+    z = np.repeat([0, 1], 50)
+    x = rng.normal(size=(100, 1)) + np.array([0.0, 1.0])[z][:, None]  # the classes overlap
+    start = Mixture(Gaussians(jnp.array([[1.0], [0.0]]), jnp.ones((2, 1, 1))))
+    done = fit(start, {"x": x, "z": z}, EM(tol=-1.0), key=0, epochs=2)
+    means = [x[z == c].mean() for c in (0, 1)]
+    np.testing.assert_allclose(done.energy.components.means[:, 0], means, rtol=1e-5)
+    np.testing.assert_allclose(done.energy.weights, [0.5, 0.5], rtol=1e-5)
+    own = np.concatenate([stats.norm(r.mean(), r.std()).logpdf(r) for r in (x[z == 0], x[z == 1])])
+    np.testing.assert_allclose(done.history["objective"][-1], np.log(2) - own.mean(), rtol=1e-4)
+    some = np.ma.masked_array(z, np.arange(100) % 2 == 1)
+    half = fit(start, {"x": x, "z": some}, EM(tol=-1.0), key=0, epochs=50).energy
+    order = half.components.means[0, 0] < half.components.means[1, 0]
+    assert bool(order)  # labels decide which is which, though the start has it the other way round

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..batch import mean_of
 from ..errors import BadInput
 from ..missing import is_masked, known
 from ..spaces import Binary, Categorical, Interval, parameter
@@ -79,10 +80,10 @@ class Bernoullis(Emission):
 
     def maximise(self, statistics, trainable=None):
         eps = jnp.finfo(self.probs.dtype).eps
-        on = statistics["on"] + self.pseudocount + 10 * eps * self.probs
-        seen = statistics["seen"] + 2 * self.pseudocount + 10 * eps
+        on, seen = statistics["on"] + self.pseudocount, statistics["seen"] + 2 * self.pseudocount
         # Certainty would make one unseen bit impossible, and log 0 of it.
-        return Bernoullis(jnp.clip(on / seen, eps, 1 - eps), self.pseudocount)
+        probs = jnp.clip(mean_of(on, seen, self.probs), eps, 1 - eps)
+        return Bernoullis(probs, self.pseudocount)
 
     def initialise(self, key, data, weight):
         """Every row shared out by chance, then pulled towards k rows that lie far apart."""

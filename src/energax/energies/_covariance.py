@@ -15,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..batch import mean_of
 from ..errors import BadInput
 from ..fusion import apart
 from ..linalg import cholesky, solve_lower
@@ -193,9 +194,7 @@ class Full(Covariance):
         return scatter + cross + jnp.swapaxes(cross, 1, 2) + outer
 
     def maximise(self, scatter, count, scale):
-        # A component nobody belongs to keeps the shape it had.
-        eps = 10 * jnp.finfo(scatter.dtype).eps
-        share = (scatter + eps * self.matrix) / (count + eps)[:, None, None]
+        share = mean_of(scatter, count[:, None, None], self.matrix)
         return Full(_ridged(share, scale, self.floor), self.floor)
 
     def dense(self, k, d):
@@ -283,8 +282,7 @@ class Diagonal(Covariance):
         return scatter + 2 * first * shift + count[:, None] * shift**2
 
     def maximise(self, scatter, count, scale):
-        eps = 10 * jnp.finfo(scatter.dtype).eps
-        share = (scatter + eps * self.variance) / (count + eps)[:, None]
+        share = mean_of(scatter, count[:, None], self.variance)
         return Diagonal(_floored(share, scale, self.floor), self.floor)
 
     def dense(self, k, d):
@@ -332,8 +330,7 @@ class Spherical(Covariance):
         return scatter + 2 * (first * shift).sum(1) + count * (shift**2).sum(1)
 
     def maximise(self, scatter, count, scale):
-        eps, d = 10 * jnp.finfo(scatter.dtype).eps, scale.shape[1]
-        share = (scatter / d + eps * self.variance) / (count + eps)
+        share = mean_of(scatter / scale.shape[1], count, self.variance)
         return Spherical(_floored(share, scale.mean(1), self.floor), self.floor)
 
     def dense(self, k, d):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..batch import mean_of
 from ..errors import BadInput
 from ..missing import is_masked, known, mask_of
 from ..spaces import Categorical, Real, declared, is_concrete
@@ -100,8 +101,7 @@ class Gaussians(Emission):
             found = self.prior.maximum(self.means, self.covariance, statistics, moves)
             return Gaussians(*found, self.start, self.prior)
         count, first, scatter = statistics["count"], statistics["first"], statistics["scatter"]
-        eps = 10 * jnp.finfo(count.dtype).eps
-        step = first / (count + eps)[:, None]
+        step = mean_of(first, count[:, None], 0.0)
         if trainable is not None and not trainable.means:
             step = jnp.zeros_like(step)  # the scatter is then about the means that are held
         means = self.means + step

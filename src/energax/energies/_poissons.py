@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from ..batch import mean_of
 from ..errors import BadInput
 from ..missing import is_masked, known
 from ..spaces import Categorical, Count, Positive, fixed, is_concrete, parameter
@@ -79,9 +80,9 @@ class Poissons(Emission):
 
     def maximise(self, statistics, trainable=None):
         tiny = jnp.finfo(self.rates.dtype).eps
-        # One that nobody belongs to keeps its rate, and none is zero: log 0 of one unseen event.
-        events = statistics["events"] + self.prior_count + tiny * self.rates
-        rates = events / (statistics["seen"] + self.prior_weight + tiny)
+        events, seen = statistics["events"] + self.prior_count, statistics["seen"] + self.prior_weight
+        rates = mean_of(events, seen, self.rates)
+        # None is zero: log 0 of one unseen event.
         return Poissons(jnp.maximum(rates, tiny), self.prior_count, self.prior_weight)
 
     def initialise(self, key, data, weight):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..batch import mean_of
 from ..errors import BadInput
 from ..parameters import constrained_maximum, recentred
 from ..spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
@@ -139,10 +140,9 @@ class TiedWithin(Covariance):
         return scatter + self._within(cross + jnp.swapaxes(cross, 1, 2) + outer)
 
     def maximise(self, scatter, count, scale):
-        eps = 10 * jnp.finfo(scatter.dtype).eps
         total = self._within(count)
-        scale = self._within(count[:, None] * scale) / (total + eps)[:, None]
-        share = (scatter + eps * self.matrix) / (total + eps)[:, None, None]
+        scale = mean_of(self._within(count[:, None] * scale), total[:, None], 0.0)
+        share = mean_of(scatter, total[:, None, None], self.matrix)
         return TiedWithin(_ridged(share, scale, self.floor), self.floor, self.n_each)
 
     def dense(self, k, d):

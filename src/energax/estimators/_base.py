@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
@@ -29,9 +30,10 @@ from ..missing import Masked
 from ._door import ConvergenceWarning as ConvergenceWarning
 from ._door import NotFitted as NotFitted
 from ._door import at_the_door as at_the_door
+from ._door import whole_or_not_at_all
 from ._table import bucket as bucket
 from ._table import bucketed as bucketed
-from ._table import n_rows
+from ._table import n_rows, rows_that_count
 from ._table import padded as padded
 from ._table import with_mask as with_mask
 
@@ -54,6 +56,12 @@ class Recipe(BaseEstimator):
     fit_: Fit
     energy_: Any
     dtype_: np.dtype
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name in ("fit", "partial_fit"):
+            if name in vars(cls):
+                setattr(cls, name, whole_or_not_at_all(vars(cls)[name]))
+        super().__init_subclass__(**options)
 
     @property
     def _dtype(self) -> Any:
@@ -132,6 +140,13 @@ class Recipe(BaseEstimator):
         # Not the maximum of |X|, which would be a second table.
         high, low = np.fmax.reduce(X, None, initial=0.0), np.fmin.reduce(X, None, initial=0.0)
         largest = max(float(high), -float(low))
+        if 0 < largest < 1 / limit:
+            raise BadInput(
+                "X",
+                f"no value larger than {largest:.3g}",
+                f"magnitudes above {1 / limit:.1g}, whose squares {dtype} can hold",
+                "Scale the columns first (StandardScaler).",
+            )
         if largest > limit:
             raise BadInput(
                 "X",
@@ -150,6 +165,11 @@ class Recipe(BaseEstimator):
         if not weight.any():
             raise BadInput("sample_weight", "only zeros", "at least one weight > 0")
         return weight
+
+    def _counted(self, X: np.ndarray, sample_weight: Any) -> tuple[Any, Any]:
+        """(X, weight) of the rows that count."""
+        X, weight = rows_that_count(X, weight=self._check_weight(sample_weight, X))
+        return X, weight
 
     def _check_counts(self, *names: str) -> None:
         for name in names:
@@ -235,7 +255,7 @@ class Recipe(BaseEstimator):
                 f"{type(self).__name__} did not converge: {result.message}. Raise max_iter (now "
                 f"{getattr(self, 'max_iter', result.n_epochs)}) or tol, or scale the columns of X.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return result
 
@@ -375,6 +395,14 @@ class Continued(Learner):
         self.learner.check(energy, data)
 
     def init(self, energy, batch, key, trainable):
+        fresh = eqx.filter_eval_shape(self.learner.init, energy, batch, key, trainable)
+        if jax.tree.structure(fresh) != jax.tree.structure(self.state):
+            raise BadInput(
+                "learner",
+                f"{type(self.learner).__name__} with settings that the passes before had not",
+                "the learner that began, to go on",
+                "Call fit to begin anew.",
+            )
         return self.state
 
     def step(self, energy, state, batch, key, trainable):

@@ -17,9 +17,11 @@ from ..learn import ContrastiveDivergence
 from ..missing import is_masked, mask_of
 from ..samplers import Gibbs
 from ._base import Density, Transformer
-from ._table import bucket, bucketed, with_mask, zeros_and_ones
+from ._table import bucket, bucketed, known_somewhere, with_mask, zeros_and_ones
 
 _SWEEPS = 200  # of the chains that fill in, or draw, rows
+_CHAINS = 4  # of every row, since one may stay where it began
+_MOST_STATES = 2**12  # of the hidden units, to sum over for every row
 _MOST_LISTED = 2**24  # hidden states times rows, for exact draws
 
 
@@ -71,12 +73,14 @@ class BernoulliRBM(Transformer, Density):
         """Learn from rows of zeros and ones."""
         self._check_counts("n_components", "batch_size", "n_iter")
         X = self._check_X(X, reset=True)
-        weight = self._check_weight(sample_weight, X)
+        X, weight = self._counted(X, sample_weight)
         self.random_state_ = self._generator()
         with self._precision():
+            data = self._given(X)
+            known_somewhere(data["x"])
             self._learn(
                 RBM.random(X.shape[1], self.n_components, key=self._key()),
-                self._given(X),
+                data,
                 self._learner(),
                 weights=weight,
                 epochs=self.n_iter,
@@ -91,7 +95,7 @@ class BernoulliRBM(Transformer, Density):
         first = not hasattr(self, "energy_")
         self._check_counts("n_components", "batch_size")
         X = self._check_X(X, reset=first)
-        weight = self._check_weight(sample_weight, X)
+        X, weight = self._counted(X, sample_weight)
         if first:
             self.random_state_ = self._generator()
         with self._precision():
@@ -115,8 +119,14 @@ class BernoulliRBM(Transformer, Density):
         with self._precision():
             rows = bucketed(self._given(X))
             if is_masked(rows["x"]):
-                rows = {"x": _missing_means(self.energy_, rows, self._key(3))}
+                return self._means(rows, self._key(3))[1][: len(X)]
             return np.asarray(_hidden_means(self.energy_, rows["x"]))[: len(X)]
+
+    def _means(self, rows: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(E[x], E[z]) given the known pixels: exactly while hidden states can be listed, else by chains."""
+        listed = 2**self.n_components <= _MOST_STATES
+        found = _listed_means(self.energy_, rows) if listed else _chain_means(self.energy_, rows, key)
+        return np.asarray(found[0]), np.asarray(found[1])
 
     def gibbs(self, v: Any) -> np.ndarray:
         """The rows after one sweep of Gibbs sampling; a new one at every call, as in scikit-learn."""
@@ -132,15 +142,15 @@ class BernoulliRBM(Transformer, Density):
     # -- rows --------------------------------------------------------------------------------
 
     def impute(self, X: Any) -> np.ndarray:
-        """X with each missing pixel at its more probable value given the known ones, by Gibbs sampling."""
+        """X with each missing pixel at its more probable value given the known ones."""
         self._check_fitted()
         X = self._check_X(X, reset=False)
         with self._precision():
             rows = bucketed(self._given(X))
             if not is_masked(rows["x"]):
                 return X.copy()
-            seen = np.asarray(_missing_means(self.energy_, rows, self._key(4)))[: len(X)] > 0.5
-        return np.where(np.isnan(X), seen, X).astype(X.dtype)
+            on = self._means(rows, self._key(4))[0][: len(X)] > 0.5
+        return np.where(np.isnan(X), on, X).astype(X.dtype)
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Rows drawn from the model: exactly while hidden states can be listed, else by Gibbs chains."""
@@ -190,16 +200,34 @@ def _sweep(energy: RBM, rows: Any, key: Any) -> Any:
 
 
 @eqx.filter_jit
-def _missing_means(energy: RBM, rows: Any, key: Any) -> Any:
-    """E[x | what is known of it], the mean of p(x | z) along one chain a row."""
-    sampler, seen = Gibbs(), mask_of(rows["x"])
+def _listed_means(energy: RBM, rows: Any) -> tuple[Any, Any]:
+    """(E[x], E[z]) given what is known of x, as sums over all z; a known pixel may be anything in E[x]."""
+    states = energy.spaces["z"].values().astype(energy.bias.dtype)
+    visible = jax.vmap(lambda z: energy.conditional("x", z=z).mean)(states)
+
+    def one(row):
+        share = jax.nn.softmax(-jax.vmap(lambda z: energy(x=row, z=z))(states))
+        return share @ visible, share @ states
+
+    return jax.lax.map(one, jax.tree.map(jnp.asarray, rows["x"]))
+
+
+@eqx.filter_jit
+def _chain_means(energy: RBM, rows: Any, key: Any) -> tuple[Any, Any]:
+    """The same as means of p(x | z) and p(z | x) along a few chains a row."""
+    sampler, n = Gibbs(), len(rows["x"].observed)
+    rows = jax.tree.map(lambda a: jnp.tile(a, (_CHAINS, 1)), rows)
+    seen = mask_of(rows["x"])
     start = sampler.complete(energy, rows, _SWEEPS, key)["x"]
-    means = jax.vmap(lambda z: energy.conditional("x", z=z).mean)
+    visible = jax.vmap(lambda z: energy.conditional("x", z=z).mean)
+    hidden = jax.vmap(lambda x: energy.conditional("z", x=x).mean)
 
     def sweep(i, carry):
-        x, total = carry
+        x, on, units = carry
         state = sampler.advance(energy, {"x": x}, 1, jax.random.fold_in(key, i), {"x": seen, "z": None})
-        return state["x"], total + means(state["z"])
+        return state["x"], on + visible(state["z"]), units + hidden(state["x"])
 
-    _, total = jax.lax.fori_loop(0, _SWEEPS, sweep, (start, jnp.zeros_like(start)))
-    return jnp.where(seen, start, total / _SWEEPS)
+    zero = jnp.zeros_like(hidden(start))
+    _, on, units = jax.lax.fori_loop(0, _SWEEPS, sweep, (start, jnp.zeros_like(start), zero))
+    of_rows = lambda total: total.reshape(_CHAINS, n, -1).sum(0) / (_CHAINS * _SWEEPS)
+    return of_rows(on), of_rows(units)

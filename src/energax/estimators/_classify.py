@@ -23,7 +23,7 @@ from ..learn import CrossEntropy, Descent, Margin, Objective, Perceptron
 from ._base import Recipe, at_the_door
 from ._class_weight import class_weights, refuse_balanced
 from ._conditioned import centred, conditioned
-from ._table import bucketed
+from ._table import bucketed, rows_that_count
 
 _LOSSES = {"cross-entropy": CrossEntropy, "margin": Margin, "perceptron": Perceptron}
 
@@ -73,8 +73,8 @@ class Classifier(ClassifierMixin, Recipe):
         else:
             self.classes_, index = np.unique(y, return_inverse=True)
             self._need_two_classes()
-        weight = self._weight_by_class(index, weight)
-        options = self._fit_options(_n_counted(X, weight))
+        X, index, weight = rows_that_count(X, index, weight=self._weight_by_class(index, weight))
+        options = self._fit_options(len(X))
         with self._precision():
             problem = self._problem(X, weight)
             data = {"x": problem.columns, "y": index.astype(np.int32)}
@@ -83,7 +83,7 @@ class Classifier(ClassifierMixin, Recipe):
             self.fit_ = _about_zero(result, problem.centre)
             self.energy_ = self.fit_.energy
         self.n_batches_seen_ = 0
-        self._note_passes(goes_on, len(X), _n_counted(X, weight))
+        self._note_passes(goes_on, len(X))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -103,7 +103,7 @@ class Classifier(ClassifierMixin, Recipe):
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise BadInput("classes", f"{np.unique(classes)}", f"those of the first call, {self.classes_}")
         index = self._index(y)
-        weight = self._weight_by_class(index, weight)
+        X, index, weight = rows_that_count(X, index, weight=self._weight_by_class(index, weight))
         seen = getattr(self, "n_batches_seen_", 0)
         with self._precision():
             # A whole fit may have used another optimizer, whose state means nothing to this one.
@@ -121,7 +121,7 @@ class Classifier(ClassifierMixin, Recipe):
                 freeze=self._frozen(),
             )
         self.n_batches_seen_ = seen + 1
-        self._note_passes(not first, len(X), _n_counted(X, weight))
+        self._note_passes(not first, len(X))
         return self
 
     def _problem(self, X: np.ndarray, weight: np.ndarray | None) -> Problem:
@@ -134,7 +134,7 @@ class Classifier(ClassifierMixin, Recipe):
         """Whether `fit` begins where the one before ended."""
         return False
 
-    def _note_passes(self, goes_on: bool, n_rows: int, n_counted: int) -> None:
+    def _note_passes(self, goes_on: bool, n_rows: int) -> None:
         """After learning: `goes_on` says that what was noted before still holds."""
 
     def _batch_rows(self) -> Any:
@@ -239,10 +239,6 @@ class Classifier(ClassifierMixin, Recipe):
 
     def _descent_options(self):
         return {"tol": self.tol}
-
-
-def _n_counted(X: np.ndarray, weight: np.ndarray | None) -> int:
-    return len(X) if weight is None else int(np.count_nonzero(weight))
 
 
 def _are_words(labels: Any) -> bool:

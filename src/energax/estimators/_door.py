@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
 from sklearn.exceptions import NotFittedError as _SklearnNotFitted
@@ -30,6 +32,22 @@ _REMEDIES = {
     "could not convert": _ENCODE,
     "incompatible with": _ENCODE,
 }
+
+
+def whole_or_not_at_all(method: Callable[..., Any]) -> Callable[..., Any]:
+    """`fit` or `partial_fit` that, refused or diverged, leaves what was learned before as it was."""
+
+    @functools.wraps(method)
+    def learn(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *arguments, **keywords)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return learn
 
 
 class ConvergenceWarning(errors.ConvergenceWarning, _SklearnConvergenceWarning):

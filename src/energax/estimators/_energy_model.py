@@ -79,7 +79,7 @@ class EnergyModel(Standardised, Density):
         """Learn from rows X (n, d)."""
         self._check_counts("n_noise", "batch_size", "max_iter", "n_importance")
         X = self._check_X(X, reset=True)
-        weight = self._check_weight(sample_weight, X)
+        X, weight = self._counted(X, sample_weight)
         with self._precision():
             self._settle_units(X, weight)
             U = self._standardised(X)
@@ -100,7 +100,7 @@ class EnergyModel(Standardised, Density):
         first = not hasattr(self, "energy_")
         self._check_counts("n_noise", "batch_size", "n_importance")
         X = self._check_X(X, reset=first)
-        weight = self._check_weight(sample_weight, X)
+        X, weight = self._counted(X, sample_weight)
         with self._precision():
             if first:
                 self._settle_units(X, weight)

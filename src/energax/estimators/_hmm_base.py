@@ -200,7 +200,7 @@ class HMMRecipe(Recipe):
                 f"{type(self).__name__} did not converge: {result.message}. "
                 f"Raise n_iter (now {self.n_iter}) or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _why_diverged(self, result: Any) -> str:

@@ -226,7 +226,7 @@ class LinearGaussianChain(Recipe):
                 f"{type(self).__name__} did not converge: {result.message}. Raise max_iter "
                 f"(now {self.max_iter}) or tol, or learn fewer parameters (params=).",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     # -- what is known of the states ----------------------------------------------------------------------

@@ -8,14 +8,15 @@ from typing import Any, Self
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import _num_samples
 
 from ..energies import Centroids
 from ..energies._centroids import single_moves
 from ..errors import BadInput
 from ..learn import EM
-from ..missing import is_masked
 from ._base import ConvergenceWarning, Recipe, at_the_door, with_mask
 from ._rows import by_pieces, joint, nearest, shares
+from ._table import known_somewhere
 
 _STARTS = {"k-means++": "k-means++", "random": "random_from_data"}
 _FORGETTING = 0.7
@@ -76,6 +77,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the centres from `n_init` starts side by side; the best is kept."""
+        rows = X
         X, data, weight = self._at_the_door(X, sample_weight, reset=True)
         self.n_batches_seen_ = 0
         with self._precision():
@@ -85,13 +87,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
                     f"KMeans makes one start, not n_init={self.n_init}, from centres that init gives. "
                     "Leave n_init at 'auto'.",
                     RuntimeWarning,
-                    stacklevel=2,
+                    stacklevel=3,
                 )
             options = {"weights": weight, "epochs": self.max_iter, "tolerance": True}
             learner = self._em(X, keep_statistics=True)
             self._learn(energy, data, learner, n_init=n_init, initialise=initialise, **options)
             for _ in range(_REPAIRS):
-                moved = self._without_empty(X, weight, self._finish(data, weight))
+                moved = self._without_empty(X, self._finish(data, weight))
                 if moved is None:
                     break
                 self._learn(moved, data, learner, initialise=False, **options)
@@ -100,6 +102,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
             if n_init > 1 and self._may_move_rows(X):
                 self._move_rows(X, data, weight)
         self._tell_of_empty()
+        if weight is not None and len(X) < _num_samples(rows):
+            self.labels_ = self.predict(rows)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
@@ -140,7 +144,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
             if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not value >= 0:
                 raise BadInput(name, repr(value), "a number >= 0")
         X = self._check_X(X, reset=reset)
-        weight = self._check_weight(sample_weight, X)
+        X, weight = self._counted(X, sample_weight)
         if reset and len(X) < self.n_clusters:
             raise BadInput(
                 "X",
@@ -148,11 +152,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
                 f"n_samples >= n_clusters = {self.n_clusters}",
                 "Ask for fewer clusters.",
             )
-        data = {"x": with_mask(X)}
-        if is_masked(data["x"]) and not data["x"].observed.any(0).all():
-            column = int(np.argmin(data["x"].observed.any(0)))
-            raise BadInput("X", f"no known value in column {column}", "some in each", "Drop the column.")
-        return X, data, weight
+        return X, {"x": known_somewhere(with_mask(X))}, weight
 
     def _start(self, X: np.ndarray) -> tuple[Centroids, bool, int]:
         """(energy, whether to initialise it, starts)."""
@@ -198,12 +198,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         self.inertia_ = float(shared.sum(dtype=np.float64))
         return distances
 
-    def _without_empty(self, X: np.ndarray, weight: Any, distances: np.ndarray) -> Centroids | None:
+    def _without_empty(self, X: np.ndarray, distances: np.ndarray) -> Centroids | None:
         """Centres that no row is nearest to, moved to the rows worst off; None if there are none."""
         empty = np.flatnonzero(np.bincount(self.labels_, minlength=self.n_clusters) == 0)
         if not len(empty) or self.temperature or self.learner is not None:
             return None
-        worst = np.argsort(-(distances if weight is None else distances * (weight > 0)), kind="stable")
+        worst = np.argsort(-distances, kind="stable")
         rows = worst[: len(empty)]
         if not distances[rows].all():  # fewer different rows than centres: nowhere to go
             return None
@@ -219,7 +219,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
                 f"KMeans converged to {used} distinct clusters, fewer than n_clusters={self.n_clusters}: "
                 "X may have no more distinct rows. Ask for fewer clusters.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _may_move_rows(self, X: np.ndarray) -> bool:

@@ -18,6 +18,7 @@ from ..missing import any_nan, is_masked
 from ..spaces import PositiveDefinite
 from ._base import Density, bucket
 from ._rows import by_pieces, evidence, imputed, joint, shares
+from ._table import known_somewhere
 
 _COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
 _STARTS = ("kmeans", "k-means++", "random", "random_from_data")
@@ -94,20 +95,17 @@ class MixtureRecipe(Density):
     def _at_the_door(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
         self._check_parameters()
         X = self._check_X(X, reset=reset)
-        weight = self._check_weight(sample_weight, X)
-        n = len(X) if weight is None else int((weight > 0).sum())
-        if reset and n < self.n_components:
+        X, weight = self._counted(X, sample_weight)
+        if reset and len(X) < self.n_components:
             raise BadInput(
                 "X",
-                f"n_samples={n}",
+                f"n_samples={len(X)}",
                 f"n_samples >= n_components = {self.n_components}",
                 "Ask for fewer components.",
             )
-        if any_nan(X) and (empty := np.isnan(X).all(0)).any():
-            raise BadInput(
-                "X", f"no known value in column {int(np.argmax(empty))}", "some in each", "Drop the column."
-            )
-        return X, self._given(X), weight
+        data = self._given(X)
+        known_somewhere(data["x"])
+        return X, data, weight
 
     def _check_parameters(self) -> None:
         self._check_counts("n_components", "max_iter", "n_init")
@@ -168,7 +166,9 @@ class MixtureRecipe(Density):
         """X with each missing value at its mean given the known ones of its row."""
         self._check_fitted()
         checked = self._check_X(X, reset=False)
-        return self._ask(imputed, X) if any_nan(checked) else checked
+        if not any_nan(checked):
+            return checked.copy()
+        return np.where(np.isnan(checked), self._ask(imputed, X), checked)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Rows drawn from the model, and the component of each, in the order of components."""

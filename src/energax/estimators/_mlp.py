@@ -134,10 +134,10 @@ class MLPClassifier(Standardised, Classifier):
             **early_stopping_options(self, n_rows),
         }
 
-    def _note_passes(self, goes_on, n_rows, n_counted):
+    def _note_passes(self, goes_on, n_rows):
         """What scikit-learn tells of a fit; with passes and warm starts it goes on where it was."""
         passes = self.history_["objective"].tolist()
-        held = held_out_rows(self.validation_fraction, n_counted) if "validation" in self.history_ else 0
+        held = held_out_rows(self.validation_fraction, n_rows) if "validation" in self.history_ else 0
         before = goes_on and hasattr(self, "loss_curve_")
         self.loss_curve_ = [*(self.loss_curve_ if before else ()), *passes]
         self.t_ = (self.t_ if before else 0) + len(passes) * (n_rows - held)

@@ -64,11 +64,15 @@ def moments(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.nd
     """
     w = np.ones(len(X)) if weight is None else np.asarray(weight, float)
     w = np.where(np.isnan(X), 0.0, w[:, None])
+    total = w.sum(0)
+    w /= np.where(total > 0, total, 1.0)
     known = np.nan_to_num(X.astype(float, copy=False))
-    total = np.where(w.sum(0) > 0, w.sum(0), 1.0)
-    w /= total
+    # Brought near 1 by a power of two, which rounds nothing: the square of 1e-200 is not a number.
+    power = np.frexp(np.maximum(known.max(0), -known.min(0)))[1]
+    known = np.ldexp(known, -power)
     mean = (w * known).sum(0)
+    mean += (w * (known - mean)).sum(0)  # a long sum is not that of its numbers to the last digit
     spread = np.sqrt((w * (known - mean) ** 2).sum(0))
     # Less than the rounding of its mean is no spread.
-    tiny = 8 * np.finfo(X.dtype).eps * np.abs(mean)
-    return mean, np.where(spread > tiny, spread, 1.0)
+    spread = np.where(spread > 8 * np.finfo(X.dtype).eps * np.abs(mean), np.ldexp(spread, power), 1.0)
+    return np.ldexp(mean, power), spread

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ..errors import BadInput
-from ..missing import Masked, any_nan
+from ..missing import Masked, any_nan, is_masked
 
 _LARGEST_BUCKET = 4096
 
@@ -16,6 +16,26 @@ _LARGEST_BUCKET = 4096
 def with_mask(X: np.ndarray) -> Any:
     """X, or a `Masked` where some of it is NaN."""
     return Masked.from_nan(X) if any_nan(X) else X
+
+
+def rows_that_count(*columns: Any, weight: np.ndarray | None) -> tuple[Any, ...]:
+    """(*columns, weight) without the rows of weight 0, which are as if they were not there.
+
+    >>> rows_that_count(np.array([5, 6, 7]), weight=np.array([1.0, 0.0, 2.0]))
+    (array([5, 7]), array([1., 2.]))
+    """
+    if weight is None or weight.all():
+        return *columns, weight
+    kept = weight > 0
+    return *(column[kept] for column in columns), weight[kept]
+
+
+def known_somewhere(x: Any) -> Any:
+    """x as `with_mask` made it, if some value is known in every column."""
+    if is_masked(x) and not (known := x.observed.any(0)).all():
+        column = int(np.argmin(known))
+        raise BadInput("X", f"no known value in column {column}", "some in each", "Drop the column.")
+    return x
 
 
 def are_binary(X: np.ndarray) -> np.ndarray:

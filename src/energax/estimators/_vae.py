@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.utils import check_array
 
 from ..energies import Bernoulli, Decoder, Gaussian
 from ..errors import BadInput
@@ -17,10 +18,10 @@ from ..infer import Importance
 from ..learn import ELBO, Descent
 from ..missing import is_masked
 from ..nn import Encoder
-from ._base import Density, Transformer
+from ._base import Density, Transformer, at_the_door
 from ._network import Rescale, SeenStandardised, early_stopping_options, network
 from ._standardise import Standardised, moments
-from ._table import are_binary, bucketed, with_mask, zeros_and_ones
+from ._table import are_binary, bucketed, known_somewhere, with_mask, zeros_and_ones
 
 _DRAWS = 100  # of z, for the mean of a missing value
 
@@ -102,10 +103,9 @@ class VAE(Transformer, Standardised, Density):
         """Learn decoder and encoder from rows X (n, d)."""
         self._check_settings()
         X = self._check_X(X, reset=True)
-        weight = self._check_weight(sample_weight, X)
-        n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
+        X, weight = self._counted(X, sample_weight)
         options: dict[str, Any] = {"epochs": self.max_iter, "batch_size": self.batch_size}
-        options |= early_stopping_options(self, n_counted)
+        options |= early_stopping_options(self, len(X))
         with self._precision():
             data, energy, encoder = self._start(X, weight)
             learner = self._learner(encoder)
@@ -119,7 +119,7 @@ class VAE(Transformer, Standardised, Density):
         first = not hasattr(self, "energy_")
         self._check_settings()
         X = self._check_X(X, reset=first)
-        weight = self._check_weight(sample_weight, X)
+        X, weight = self._counted(X, sample_weight)
         with self._precision():
             start = self._start(X, weight) if first else (self._given(X), self.energy_, self.encoder_)
             data, energy, encoder = start
@@ -160,7 +160,8 @@ class VAE(Transformer, Standardised, Density):
             key=self._key(6),
             before=(SeenStandardised(shift, scale, some_missing),),
         )
-        return {"x": with_mask(U)}, Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
+        data = {"x": known_somewhere(with_mask(U))}
+        return data, Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
 
     def _learner(self, encoder: Encoder) -> Any:
         learner = self._chosen_learner(lambda: ELBO(encoder, self.samples), self._adam)
@@ -226,7 +227,8 @@ class VAE(Transformer, Standardised, Density):
     def inverse_transform(self, X: Any) -> np.ndarray:
         """E[x | z] of hidden rows X (n, n_components), (n, d): probabilities where x is binary."""
         self._check_fitted()
-        X = np.asarray(X, self.dtype_)
+        with at_the_door("X", f"numbers, (n, {self.n_components})"):
+            X = check_array(X, dtype=self.dtype_, ensure_all_finite=False, ensure_min_samples=0)
         if X.ndim != 2 or X.shape[1] != self.n_components or not len(X):
             raise BadInput("X", f"shape {X.shape}", f"(n, {self.n_components}), n >= 1")
         if not np.isfinite(X).all():

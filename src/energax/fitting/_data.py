@@ -48,7 +48,11 @@ def check_weights(weights: Any, n: int, dtype: Any = np.float32) -> np.ndarray:
     """Finite, non-negative, not all zero; None means one each."""
     if weights is None:
         return np.ones(n, dtype)
-    w = np.asarray(weights, dtype=dtype)
+    try:
+        w = np.asarray(weights, dtype=dtype)
+    except (TypeError, ValueError):
+        found = f"{type(weights).__name__} of what is no number"
+        raise BadInput("weights", found, f"({n},): one number a row") from None
     if w.shape != (n,):
         raise BadInput("weights", f"shape {w.shape}", f"({n},): one number a row")
     if not np.isfinite(w).all() or (w < 0).any() or not w.any():

@@ -112,7 +112,8 @@ def fit(
             from ._stream import fit_stream
 
             asked = {"weights": weights, "steps": steps, "batch_size": batch_size, "initialise": initialise}
-            refused = [k for k, v in asked.items() if v not in (None, False)] + ["n_init"] * (n_init > 1)
+            asked |= {"n_init": n_init > 1 or None}
+            refused = [k for k, v in asked.items() if v is not None and v is not False]
             if refused:
                 raise BadInput("data", f"a stream, and {', '.join(refused)}", "arrays for those")
             return fit_stream(run, data, epochs or 1, validation)
@@ -285,7 +286,7 @@ class _Run:
             "history": {"objective": _sum_of_terms(history[0])},
         }
         answers = [callback(info) for callback in self.callbacks]  # every one is called
-        return any(answer is True for answer in answers)
+        return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
 
     def result(self, program, carry, history, validated: bool, stopped: bool) -> Fit:
         seconds = time.perf_counter() - self.began

@@ -7,13 +7,14 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ..batch import weighted
 from ..energy import at_temperature, log_posterior_table
 from ..errors import BadInput, Unsuitable
 from ..finite import ENUMERATION_LIMIT, Assignments
-from ..fitting import Learner
+from ..fitting import Learner, check_number
 from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
 from ._needs import by_encoder, has_log_partition, need_joint, need_marginals
 
@@ -86,10 +87,13 @@ class EM(Learner):
         m_steps: int = 5,
         keep_statistics: bool = False,
     ):
-        if decay is not None and not 0.5 < decay <= 1:
-            raise BadInput("decay", repr(decay), "an exponent in (0.5, 1]")
-        if isinstance(temperature, (int, float)) and temperature < 0:
-            raise BadInput("temperature", repr(temperature), "a number >= 0")
+        check_number("decay", decay, lambda decay: 0.5 < decay <= 1, "an exponent in (0.5, 1], or None")
+        check_number("temperature", temperature, lambda t: 0 <= t < np.inf, "a number >= 0")
+        check_number("tol", tol, lambda tol: tol == tol, "a number, or None")
+        if criterion not in ("objective", "parameters"):
+            raise BadInput("criterion", repr(criterion), "'objective' or 'parameters'")
+        if not isinstance(chunk, (int, np.integer)) or isinstance(chunk, bool) or chunk < 1:
+            raise BadInput("chunk", repr(chunk), "a whole number of rows >= 1")
         if optimizer is not None and decay is not None:
             raise BadInput("decay", "both decay= and optimizer=", "one: decay blends what `maximise` takes")
         if not isinstance(m_steps, int) or m_steps < 1:
