@@ -21,7 +21,7 @@ from .energy import (
 )
 from .errors import BadInput, Unsuitable
 from .finite import ENUMERATION_LIMIT
-from .missing import known, mask_of
+from .missing import is_masked, known, mask_of
 from .parameters import constrained_maximum, has_m_step, precision_of, recentred
 from .spaces import Categorical, Simplex, Space, fixed, is_concrete, parameter
 from .tempering import Tempered as Tempered
@@ -86,6 +86,10 @@ class Clamped(Energy):
         self.energy = energy
         with precision_of(energy):
             self.values = {k: _held(energy.spaces[k], v, k) for k, v in values.items()}
+        partly = sorted(k for k in energy.inputs if is_masked(self.values.get(k)))
+        if partly:
+            found, expected = f"missing values in {partly}", "inputs that are known"
+            raise BadInput("given", found, expected, "An energy says nothing of how they are distributed.")
 
     @property
     def spaces(self):
@@ -101,7 +105,8 @@ class Clamped(Energy):
 
     def knows(self, what, names=None):
         if what == "log_partition":
-            return self.energy.knows("free_energy", frozenset(self.values))
+            complete = not any(map(is_masked, self.values.values()))
+            return complete and self.energy.knows("free_energy", frozenset(self.values))
         if what not in ("free_energy", "conditional", "draw", "score"):
             return False
         inner = None if names is None else frozenset(names) | frozenset(self.values)
@@ -137,6 +142,10 @@ class Marginal(Energy):
         unknown = sorted(set(self.names) - set(self.energy.spaces))
         if unknown:
             raise BadInput("over", f"the names {unknown}", f"some of {sorted(self.energy.spaces)}")
+        given = sorted(set(self.names) & self.energy.inputs)
+        if given:
+            found = f"{given}, of which {type(self.energy).__name__} says nothing"
+            raise BadInput("over", found, "other variables", "Give them values.")
 
     @property
     def spaces(self):
@@ -315,9 +324,12 @@ class Mixture(Energy):
     def conditional(self, name, **given):
         from numpyro.distributions import Categorical as Choice
 
-        if name != self.name:
-            return self.components.conditional(name, **given)
-        return Choice(logits=-self.joint(**given))
+        if name == self.name:
+            return Choice(logits=-self.joint(**given))
+        if self.name not in given or is_masked(given[self.name]):
+            # Theirs, mixed: of no family that they may be of.
+            return super().conditional(name, **given)
+        return self.components.conditional(name, **given)
 
     def knows(self, what, names=None):
         if what == "log_partition":
@@ -333,13 +345,18 @@ class Mixture(Energy):
 
     def draw(self, key, **given):
         choose, emit = jax.random.split(key)
-        if self.name not in given:
-            logits = -self.joint(**given) if given else jnp.log(self.weights)
-            z = jax.random.categorical(choose, logits)
-            if set(given) | {self.name} == set(self.spaces):
-                return {self.name: z}
-            return {self.name: z, **self.components.draw(emit, **given, **{self.name: z})}
-        return self.components.draw(emit, **given)
+        if self.name in given:
+            return self.components.draw(emit, **given)
+        rest = set(self.spaces) - set(given) - {self.name}
+        if not rest:
+            logits = -self.joint(**given)
+        elif not given and getattr(self.components, "normalised", False):
+            logits = jnp.log(self.weights)
+        else:  # what a component weighs is its own sum, too
+            free = lambda i: free_energy(self, {**given, self.name: i})
+            logits = -jax.vmap(free)(jnp.arange(self.n_components))
+        z = jax.random.categorical(choose, logits)
+        return {self.name: z, **(self.components.draw(emit, **given, **{self.name: z}) if rest else {})}
 
     # -- EM: the posterior of many rows at once, and the sums that a new θ is made of -------
 

@@ -138,7 +138,9 @@ class Estimate:
             negative = factor < 0
             if negative.any():
                 kind = _FLIPPED[kind] if negative.all() else "estimate"
-        shared = self.shared * float(np.abs(factor).max(initial=0.0))
+        # One number for many rows brings all of its error to each.
+        everywhere = float(self.stderr) if factor.ndim and not self.value.ndim else self.shared
+        shared = everywhere * float(np.abs(factor).max(initial=0.0))
         return Estimate(self.value * factor, self.stderr * np.abs(factor), kind, self.method, shared, self.df)
 
     __rmul__ = __mul__

@@ -11,6 +11,13 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 
+def _as_bools(observed: Any) -> Any:
+    """Zeros and ones as truth values: ~1 is −2, and true."""
+    if isinstance(observed, np.ndarray | list | tuple):
+        return np.asarray(observed, bool)
+    return observed.astype(bool) if isinstance(observed, jax.Array) and observed.dtype != bool else observed
+
+
 class Masked(eqx.Module):
     """Values of one variable, some of which are not known.
 
@@ -24,7 +31,7 @@ class Masked(eqx.Module):
     """
 
     value: Array | np.ndarray
-    observed: Bool[Array, "..."] | np.ndarray
+    observed: Bool[Array, "..."] | np.ndarray = eqx.field(converter=_as_bools)
 
     def __check_init__(self):
         value, observed = np.shape(self.value), np.shape(self.observed)

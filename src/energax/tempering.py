@@ -10,6 +10,7 @@ import numpy as np
 
 from .energy import Energy, FiniteDistribution
 from .errors import BadInput
+from .missing import is_masked
 from .spaces import fixed, is_concrete
 
 _KNOWLEDGE = ("free_energy", "conditional", "draw", "log_partition", "score")
@@ -35,7 +36,8 @@ class Tempered(Energy):
     def __check_init__(self):
         if is_concrete(self.temperature):
             try:
-                fits = np.shape(self.temperature) == () and 0 < float(self.temperature) < np.inf
+                number = np.shape(self.temperature) == () and not isinstance(self.temperature, str)
+                fits = number and 0 < float(self.temperature) < np.inf
             except (TypeError, ValueError):
                 fits = False
             if not fits:
@@ -83,7 +85,8 @@ class Tempered(Energy):
     def conditional(self, name, **given):
         if self.energy.knows("scaled"):
             return self._scaled.conditional(name, **given)
-        if {name, *given} >= set(self.spaces) and self.energy.knows("conditional", given):
+        whole = {name, *given} >= set(self.spaces) and not any(map(is_masked, given.values()))
+        if whole and self.energy.knows("conditional", given):
             power = raised(self.energy.conditional(name, **given), 1 / self.temperature)
             if power is not None:
                 return power
@@ -111,9 +114,16 @@ def raised(distribution: Any, power: Any) -> Any:
     if isinstance(distribution, d.Independent):
         base = raised(distribution.base_dist, power)
         return None if base is None else base.to_event(distribution.reinterpreted_batch_ndims)
-    if isinstance(distribution, BernoulliLogits | BernoulliProbs):
+    # By logits where there are some: probabilities that have underflown cannot be brought back.
+    if isinstance(distribution, BernoulliLogits):
         return BernoulliLogits(power * distribution.logits)
-    if isinstance(distribution, CategoricalLogits | CategoricalProbs):
+    if isinstance(distribution, BernoulliProbs):
+        logits = power * (jnp.log(distribution.probs) - jnp.log1p(-distribution.probs))
+        most = jnp.finfo(logits.dtype).max
+        return BernoulliLogits(jnp.clip(logits, -most, most))
+    if isinstance(distribution, CategoricalLogits):
+        return CategoricalLogits(power * distribution.logits)
+    if isinstance(distribution, CategoricalProbs):
         return CategoricalLogits(power * jnp.log(distribution.probs))
     if type(distribution) is d.Normal:
         return d.Normal(distribution.loc, distribution.scale / jnp.sqrt(power))

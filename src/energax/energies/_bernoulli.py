@@ -50,7 +50,10 @@ class Bernoullis(Emission):
 
     def row_energies(self, *, x):
         """The energies of many rows, (n, k)."""
-        on, off = jnp.log(self.probs), jnp.log1p(-self.probs)
+        # The opposite of what is certain costs the logarithm of the smallest number: that of 0 makes NaN.
+        least = jnp.finfo(self.probs.dtype).tiny
+        on = jnp.log(jnp.maximum(self.probs, least))
+        off = jnp.maximum(jnp.log1p(-self.probs), jnp.log(least))
         value = known(x)
         if is_masked(x):
             seen = x.observed.astype(value.dtype)

@@ -14,7 +14,7 @@ from ..missing import is_masked, known
 from ..samplers import Draws
 from . import _recursions as recursions
 from ._method import Cost, Method, Minimum
-from ._posterior import Posterior
+from ._posterior import Posterior, only_one
 from ._question import Question, map_batches, map_rows
 
 
@@ -109,6 +109,7 @@ class ChainPosterior(Posterior):
         return _each(_best, self._question)[0]
 
     def _joint(self, names):
+        only_one(names, "z")
         q = self._question
         return map_rows(_listed, q.given, q.n, q.energy, q.spaces["z"].n_values)
 

@@ -32,6 +32,9 @@ class Conditional:
 
     def __init__(self, energy: Energy, data: Mapping[str, Any], given: Mapping[str, Any], method: Any = None):
         both = sorted(set(data) & set(given))
+        # What the energy says nothing of is given, wherever it stands.
+        given = {**given, **{k: v for k, v in data.items() if k in energy.inputs}}
+        data = {k: v for k, v in data.items() if k not in energy.inputs}
         if not data:
             raise BadInput("data", f"only {sorted(given)}, which are given", "values of other variables too")
         if both:

@@ -15,7 +15,7 @@ from ..missing import is_masked
 from ..samplers import Draws, draw_rest
 from ..spaces import Binary
 from ._method import Cost, Method, Minimum
-from ._posterior import Posterior, has_mean
+from ._posterior import Posterior, has_mean, only_one
 from ._question import Question, map_batches, map_rows
 from ._sums import closed_log_partition, free_energy_by_knowledge, sums_out
 
@@ -109,7 +109,7 @@ class ConditionalPosterior(Posterior):
 
     def _mean(self):
         out = {self.name: self._map(_mean)} if has_mean(self.spaces[self.name]) else {}
-        return {**out, **self._imputed()}
+        return out | {k: v for k, v in self._imputed().items() if has_mean(self.spaces[k])}
 
     def _imputed(self):
         """E[x | what is seen of it] for the partly missing variables."""
@@ -130,6 +130,7 @@ class ConditionalPosterior(Posterior):
         return Exact().minima(question)[0]
 
     def _joint(self, names):
+        only_one(names, self.name)
         return self._map(_listed)
 
     def _sample(self, n, key):
@@ -200,7 +201,8 @@ def _listed(row, key, energy, name):
     distribution, space = energy.conditional(name, **row), energy.spaces[name]
     if hasattr(distribution, "log_probs"):
         return jnp.exp(distribution.log_probs)
-    return jnp.exp(jax.vmap(distribution.log_prob)(space.values()))
+    log_probs = jax.vmap(distribution.log_prob)(space.values())
+    return jnp.exp(log_probs.reshape(len(log_probs), -1).sum(1))  # one a coordinate, if it says so
 
 
 # -- what a distribution says ---------------------------------------------------------------

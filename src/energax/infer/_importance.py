@@ -183,7 +183,8 @@ def unsummable(question: Question) -> str | None:
 
 def log_prob_less_log_z(method: Method, question: Question, key: Any) -> Estimate:
     """−F(given) − log Z, the first exact and the second by this method: one error, shared by all rows."""
-    return Estimate(-free_energy_rows(question)) - method.log_partition(Question(question.energy, {}), key)
+    log_z = method.log_partition(Question(question.energy, {}), key)
+    return Estimate(-free_energy_rows(question), method=method.label) - log_z
 
 
 # -- weights, for one row ---------------------------------------------------------------------------
@@ -233,9 +234,18 @@ def _propose(row, key, energy, proposal):
     drawn, log_q = {}, 0.0
     for (name, each), sub in zip(distribution.items(), jax.random.split(key, len(distribution)), strict=True):
         value = each.sample(sub)
+        _check_proposal(name, energy.spaces[name], each, value)
         log_q = log_q + jnp.sum(each.log_prob(value))
         drawn[name] = value.astype(energy.spaces[name].jax_dtype)
     return drawn, log_q
+
+
+def _check_proposal(name: str, space: Any, distribution: Any, value: Any) -> None:
+    """Another shape would broadcast, and another kind of values never meet those of the space."""
+    discrete = getattr(getattr(distribution, "support", None), "is_discrete", None)
+    if jnp.shape(value) != space.shape or (discrete is not None and discrete is space.is_real):
+        kind = f"{type(distribution).__name__}, which draws shape {jnp.shape(value)}"
+        raise BadInput("proposal", kind, f"one over {name!r} in {space!r}", "Mind .to_event(1).")
 
 
 # -- fitted proposals: a Student t in ℝⁿ --------------------------------------------------------------------

@@ -152,15 +152,15 @@ class WeightedPosterior(Posterior):
         return {}
 
     def _mode(self):
-        best = [int(np.argmax(self._log_joint(draws))) for draws, _ in self.weighted()]
+        best = [int(np.argmax(self._log_joint(draws, i))) for i, (draws, _) in enumerate(self.weighted())]
         each = zip(self.weighted(), best, strict=True)
         chosen = [{k: v[i] for k, v in draws.items()} for (draws, _), i in each]
         return {k: np.stack([c[k] for c in chosen]) for k in self.spaces}
 
-    def _log_joint(self, draws: dict[str, Any]) -> Any:
+    def _log_joint(self, draws: dict[str, Any], row: int) -> Any:
         question = self._question
         n = len(next(iter(draws.values())))
-        given = {k: np.broadcast_to(v[0], n) for k, v in question.given.items()}
+        given = {k: np.broadcast_to(v[row], n) for k, v in question.given.items()}
         return -jax.vmap(lambda row: evaluated(question.energy, row))({**draws, **given})
 
     def _joint(self, names):

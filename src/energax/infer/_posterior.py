@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import BadInput, Intractable
+from ..errors import BadInput, Intractable, Unsuitable
 from ..estimate import Estimate
 from ..keys import as_key
 from ..parameters import precision_of
@@ -18,6 +18,15 @@ from ..spaces import Binary, Space
 if TYPE_CHECKING:
     from ..samplers import Draws
     from ._question import Question
+
+
+def only_one(names: tuple[str, ...], name: str) -> None:
+    """Refuse a joint table of more, or of others, than the one variable that a closed form is of."""
+    if tuple(names) != (name,):
+        raise Unsuitable(
+            f"joint: the closed form is of {name!r} alone, not of {list(names)}. "
+            "Use posterior(energy, given, Enumeration()), or draws of it."
+        )
 
 
 class Posterior(ABC):

@@ -27,7 +27,7 @@ class Binary(Space):
         return "zeros and ones"
 
     def _cast(self, array):
-        return array if array.dtype.kind == "f" else array.astype(np.float32)
+        return array if array.dtype.kind == "f" and array.dtype.itemsize >= 4 else array.astype(np.float32)
 
 
 class Categorical(Space):
@@ -69,6 +69,8 @@ class Categorical(Space):
         if isinstance(value, Masked) or not _has_names(value):
             return value
         number = {label: i for i, label in enumerate(self.labels or map(str, range(self.k)))}
+        if isinstance(value, np.ma.MaskedArray):
+            value = np.where(np.ma.getmaskarray(value), None, value.data.astype(object))
         array = np.asarray(value, object)
         flat = []
         for item in array.ravel():

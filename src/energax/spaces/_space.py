@@ -160,7 +160,7 @@ class Space:
             return array.astype(np.int32)
         if array.dtype.kind != "f":
             return array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
-        return array
+        return array.astype(np.float32) if array.dtype.itemsize < 4 else array  # nothing is computed in half
 
 
 def as_array(value: Any, name: str) -> tuple[np.ndarray, np.ndarray | None]:
