@@ -279,9 +279,8 @@ class Mixture(Energy):
         space = components.spaces.get(name)
         if not isinstance(space, Categorical):
             raise BadInput("components", f"{space!r} for {name!r}", "a categorical index variable")
-        if weights is None:
-            weights = jnp.full(space.k, 1.0 / space.k)
-        weights = jnp.asarray(weights)
+        with precision_of(components):
+            weights = jnp.asarray(np.full(space.k, 1.0 / space.k) if weights is None else weights)
         if weights.shape != (space.k,):
             raise BadInput("weights", f"shape {weights.shape}", f"({space.k},): one a component")
         if is_concrete(weights):

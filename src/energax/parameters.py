@@ -234,7 +234,14 @@ def in_its_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def scoped(*arguments: Any, **keywords: Any) -> Any:
-        first = next((a for a in (*arguments, *keywords.values()) if isinstance(a, eqx.Module)), None)
+        first = next(
+            (
+                a
+                for a in (*arguments, *keywords.values())
+                if isinstance(a, eqx.Module) and hasattr(a, "spaces")
+            ),
+            None,
+        )
         with precision_of(first):
             return function(*arguments, **keywords)
 

@@ -197,3 +197,37 @@ def test_nothing_is_computed_in_half_precision():
 def test_a_temperature_is_a_number():
     with pytest.raises(BadInput, match="temperature: found '2'"):
         _ = RBM.random(2, 2, key=0) / "2"
+
+
+class Same(Energy):
+    """y is x, and x may be what y cannot be."""
+
+    @property
+    def spaces(self):
+        return {"x": Categorical(3), "y": Categorical(2)}
+
+    def __call__(self, *, x, y):
+        return jnp.where(x == y, 0.5 * y, jnp.inf)
+
+
+def test_what_cannot_be_has_no_posterior():
+    rows = {"x": [0, 2]}
+    for ask in (
+        lambda: posterior(Same(), rows).marginals,
+        lambda: posterior(Same(), rows).joint("y"),
+        lambda: sample(Same(), 3, rows, key=0),
+    ):
+        with pytest.raises(BadInput, match="given: found evidence of probability zero in row 1"):
+            ask()
+    assert posterior(Same(), {"x": 1}).marginals["y"].tolist() == [0.0, 1.0]
+
+
+def test_weights_have_the_precision_of_their_components():
+    with jax.enable_x64(True):
+        components = Gaussians(jnp.zeros((3, 1)), jnp.ones((3, 1, 1)))
+    thirds = Mixture(components)
+    assert thirds.weights.dtype == np.float64
+    x = {"x": np.array([[0.3]])}
+    by_keyword = log_prob(method=None, energy=thirds, data=x)
+    assert by_keyword.value.dtype == np.float64
+    assert_allclose(by_keyword.value, log_prob(thirds, x).value, rtol=1e-15)

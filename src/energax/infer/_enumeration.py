@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import finite
 from ..energy import evaluated
+from ..errors import BadInput
 from ..estimate import Estimate
 from ..finite import table
 from ..samplers import Draws
@@ -149,19 +150,31 @@ class EnumeratedPosterior(Posterior):
         )
 
     def _marginals(self):
-        return self._map(_coordinate_marginals)
+        return self._possible(self._map(_coordinate_marginals))
 
     def _mean(self):
-        return self._map(_means)
+        return self._possible(self._map(_means))
+
+    def _possible(self, answer: Any) -> Any:
+        """The answer, unless nothing that is hidden goes with what is given: NaN says so."""
+        for leaf in jax.tree.leaves(answer):
+            bad = np.isnan(leaf).reshape(len(leaf), -1).any(1)
+            if bad.any():
+                where = f" in row {int(np.argmax(bad))}" if self._question.many else ""
+                raise BadInput(
+                    "given", f"evidence of probability zero{where}", "values that can occur together"
+                )
+        return answer
 
     def _mode(self):
         return self._map(_argmin)[0]
 
     def _joint(self, names):
-        return self._map(_joint, names)
+        return self._possible(self._map(_joint, names))
 
     def _sample(self, n, key):
-        drawn = self._map(_draws, n, key=key)
+        drawn, total = self._map(_draws, n, key=key)
+        self._possible(total)
         if self._question.many:
             values = {k: np.swapaxes(v, 0, 1)[None] for k, v in drawn.items()}
         else:
@@ -211,5 +224,6 @@ def _joint(row, key, energy, these: Unknowns, names):
 
 
 def _draws(row, key, energy, these: Unknowns, n):
-    index = jax.random.categorical(key, _log_probs(row, energy, these), shape=(n,))
-    return jax.vmap(lambda i: these.at(row, i))(index)
+    log_probs = _log_probs(row, energy, these)
+    index = jax.random.categorical(key, log_probs, shape=(n,))
+    return jax.vmap(lambda i: these.at(row, i))(index), jax.nn.logsumexp(log_probs)

@@ -69,9 +69,9 @@ class Categorical(Space):
         if isinstance(value, Masked) or not _has_names(value):
             return value
         number = {label: i for i, label in enumerate(self.labels or map(str, range(self.k)))}
+        array = np.array(value, object)
         if isinstance(value, np.ma.MaskedArray):
-            value = np.where(np.ma.getmaskarray(value), None, value.data.astype(object))
-        array = np.asarray(value, object)
+            array[np.ma.getmaskarray(value)] = None
         flat = []
         for item in array.ravel():
             if item is None or item != item:
