@@ -160,8 +160,9 @@ class Recipe(BaseEstimator):
     def _check_weight(self, sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
         if sample_weight is None:
             return None
+        dtype = getattr(self, "dtype_", X.dtype)  # words have none
         with at_the_door("sample_weight", "one finite number >= 0 for each row, not all 0"):
-            weight = _check_sample_weight(sample_weight, X, dtype=self.dtype_, ensure_non_negative=True)
+            weight = _check_sample_weight(sample_weight, X, dtype=dtype, ensure_non_negative=True)
         if not weight.any():
             raise BadInput("sample_weight", "only zeros", "at least one weight > 0")
         return weight
