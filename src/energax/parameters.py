@@ -234,14 +234,9 @@ def in_its_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def scoped(*arguments: Any, **keywords: Any) -> Any:
-        first = next(
-            (
-                a
-                for a in (*arguments, *keywords.values())
-                if isinstance(a, eqx.Module) and hasattr(a, "spaces")
-            ),
-            None,
-        )
+        # Of the class: to ask an object for its spaces takes as long as some questions.
+        is_energy = lambda a: isinstance(a, eqx.Module) and hasattr(type(a), "spaces")
+        first = next(filter(is_energy, (*arguments, *keywords.values())), None)
         with precision_of(first):
             return function(*arguments, **keywords)
 
