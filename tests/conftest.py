@@ -92,6 +92,9 @@ COMPILES_MUCH = (
     "tests/fitting/test_mesh.py",
     "tests/fitting/test_resume.py",
     "tests/infer/test_approximate.py",
+    "tests/infer/test_annealed.py",
+    "tests/infer/test_compositions.py",
+    "tests/infer/test_dispatch.py",
     "tests/infer/test_importance.py",
     "tests/infer/test_junction.py",
     "tests/infer/test_kalman.py",
@@ -110,8 +113,11 @@ COMPILES_MUCH = (
     "tests/learn/test_variational.py",
     "tests/samplers/test_kernels.py",
     "tests/statistical",
+    "tests/test_cli.py::test_columns_are_chosen_by_name_whatever_is_in_it",
+    "tests/test_cli.py::test_the_unit_of_a_column_moves_the_score_by_its_logarithm",
     "tests/test_contracts.py",
     "tests/test_examples.py",
+    "tests/test_tempering.py",
 )
 
 
