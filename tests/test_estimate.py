@@ -112,6 +112,7 @@ def test_weights_of_a_mean():
     assert float(mean.stderr) == pytest.approx(np.sqrt(spread / (effective - 1)))
     for bad, said in (
         ([0, 0, 0], "not all 0"),
+        ("abc", "one number for each row"),
         ([1, 1], r"shape \(2,\)"),
         ([1, -1, 1], "-1.0 to 1.0"),
         ([1, np.nan, 1], "nan"),

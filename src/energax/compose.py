@@ -21,7 +21,7 @@ from .energy import (
 )
 from .errors import BadInput, Unsuitable
 from .finite import ENUMERATION_LIMIT
-from .missing import is_masked, known, mask_of
+from .missing import is_masked, known, of_known_label
 from .parameters import constrained_maximum, has_m_step, precision_of, recentred
 from .spaces import Categorical, Simplex, Space, fixed, is_concrete, parameter
 from .tempering import Tempered as Tempered
@@ -366,11 +366,7 @@ class Mixture(Energy):
             found = jnp.log(self.weights) - self.components.row_energies(**rest)
         else:
             found = -jax.vmap(lambda row: self.joint(**row))(rest)
-        if self.name not in data:
-            return found
-        label = data[self.name]
-        other = jnp.arange(self.n_components) != jnp.asarray(known(label))[:, None]
-        return jnp.where(other & mask_of(label)[:, None], -jnp.inf, found)
+        return of_known_label(found, data[self.name]) if self.name in data else found
 
     @property
     def has_m_step(self) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
 
 class EnergaxError(Exception):
     """The root of every error that energax raises on purpose."""
@@ -17,6 +21,24 @@ class BadInput(EnergaxError, ValueError):
 
     def __reduce__(self):
         return (type(self), (self.argument, self.found, self.expected, self.remedy))
+
+
+def need_whole(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is not a whole number from `least` on; True is none."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise BadInput(name, repr(value), f"a whole number >= {least}")
+
+
+def need_number(
+    name: str,
+    value: Any,
+    fits: Callable[[Any], bool] = lambda value: value >= 0,
+    expected: str = "a number >= 0",
+    remedy: str = "",
+) -> None:
+    """Refuse what is no real number, or not one that fits; True is none."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not fits(value):
+        raise BadInput(name, repr(value), expected, remedy)
 
 
 class Intractable(EnergaxError):

@@ -171,7 +171,10 @@ class Estimate:
 
     def _shares(self, weights: Any) -> np.ndarray:
         """The weights of the rows, as shares of their sum."""
-        w = np.ones(self.value.shape) if weights is None else np.asarray(weights, float)
+        try:
+            w = np.ones(self.value.shape) if weights is None else np.asarray(weights, float)
+        except (TypeError, ValueError):
+            raise BadInput("weights", repr(weights), "one number for each row") from None
         if w.shape != self.value.shape:
             raise BadInput("weights", f"shape {w.shape}", f"one for each row, shape {self.value.shape}")
         if not w.size:

@@ -80,6 +80,17 @@ def known(value: Any) -> Any:
     return value.value if isinstance(value, Masked) else value
 
 
+def of_known_label(scores: Any, label: Any) -> Any:
+    """Scores of every row and class, (n, k), −∞ where the label of a row is known to be another.
+
+    >>> of_known_label(jnp.zeros((2, 2)), Masked(np.array([1, 0]), np.array([True, False])))
+    Array([[-inf,   0.],
+           [  0.,   0.]], dtype=float32)
+    """
+    other = jnp.arange(scores.shape[1]) != jnp.asarray(known(label))[:, None]
+    return jnp.where(other & mask_of(label)[:, None], -jnp.inf, scores)
+
+
 def mask_of(value: Any) -> Array:
     """True where a coordinate is known."""
     if isinstance(value, Masked):

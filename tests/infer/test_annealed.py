@@ -72,7 +72,9 @@ def test_too_short_a_way_is_said():
         log_partition(steep, AnnealedImportance(n_steps=2), key=0)
 
 
-@pytest.mark.parametrize("settings", [{"n_chains": 1}, {"n_steps": 0}, {"n_steps": 2.5}, {"n_chains": True}])
+@pytest.mark.parametrize(
+    "settings", [{"n_chains": 1}, {"n_steps": 0}, {"n_steps": 2.5}, {"n_chains": True}, {"sampler": 3}]
+)
 def test_settings(settings):
     with pytest.raises(BadInput, match=next(iter(settings))):
         AnnealedImportance(**settings)

@@ -249,3 +249,10 @@ def test_labels_that_are_known_are_kept():
     half = fit(start, {"x": x, "z": some}, EM(tol=-1.0), key=0, epochs=50).energy
     order = half.components.means[0, 0] < half.components.means[1, 0]
     assert bool(order)  # labels decide which is which, though the start has it the other way round
+
+
+def test_labels_that_are_known_are_kept_by_centres():
+    """With all labels known, k-means is the mean of every class, near or not."""
+    x, z = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    done = fit(Centroids(jnp.zeros((2, 2)) + 9), {"x": x, "z": z}, EM(hard=True, tol=-1.0), key=0, epochs=2)
+    np.testing.assert_allclose(done.energy.centers, [x[z == 0].mean(0), x[z == 1].mean(0)], rtol=1e-5)

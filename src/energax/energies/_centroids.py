@@ -11,7 +11,7 @@ import numpy as np
 
 from ..energy import Energy, at_temperature
 from ..errors import BadInput
-from ..missing import is_masked, known
+from ..missing import is_masked, known, of_known_label
 from ..spaces import Categorical, Real
 from ._starts import nearest_center, nearest_sums, squared_distances, start_centers
 
@@ -68,7 +68,8 @@ class Centroids(Energy):
     # -- EM ------------------------------------------------------------------------------
 
     def log_posterior(self, data):
-        return -self.row_energies(**data)
+        found = -self.row_energies(x=data["x"])
+        return of_known_label(found, data["z"]) if "z" in data else found
 
     def statistics(self, data, posterior):
         """How much of every coordinate each centre saw, and Σ r (x − c)."""
@@ -84,7 +85,7 @@ class Centroids(Energy):
 
     def expected_statistics(self, data, weight, temperature):
         """`statistics` when each row belongs to its nearest centre, and the sum of −min e, in one go."""
-        if not at_temperature(0, temperature):
+        if "z" in data or not at_temperature(0, temperature):  # a known label is no nearest centre
             return None
         count, first, loss = nearest_sums(self.centers, data, weight)
         # One count a column, as rows with missing values have it: either may go on from the other.

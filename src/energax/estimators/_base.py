@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .. import errors
 from ..energy import Energy
-from ..errors import BadInput, Diverged
+from ..errors import BadInput, Diverged, need_number, need_whole
 from ..estimate import Estimate
 from ..fitting import Fit, Learner
 from ..fitting import fit as run_fit
@@ -174,17 +174,12 @@ class Recipe(BaseEstimator):
 
     def _check_counts(self, *names: str) -> None:
         for name in names:
-            value = getattr(self, name)
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or value < 1:
-                raise BadInput(name, repr(value), "a whole number >= 1")
+            need_whole(name, getattr(self, name))
 
     def _adam(self, name: str = "learning_rate") -> optax.GradientTransformation:
         """Adam at the step size of this name."""
         rate = getattr(self, name)
-        real = isinstance(rate, (int, float, np.number)) and not isinstance(rate, bool)
-        if not real or not 0 <= rate < np.inf:
-            raise BadInput(name, repr(rate), "a number >= 0", "Try 0.001.")
+        need_number(name, rate, lambda rate: 0 <= rate < np.inf, remedy="Try 0.001.")
         return optax.adam(float(rate))
 
     def _check_fitted(self) -> None:
@@ -282,10 +277,14 @@ class Recipe(BaseEstimator):
     def _learn_more(self, energy: Energy, data: dict[str, Any], learner: Learner, **options: Any) -> Fit:
         """One pass of `partial_fit`. Passes are counted, so that each has its own noise and order of rows."""
         seen = getattr(self, "n_batches_seen_", 0)
-        key, size = self._key(7, seen), self.batch_size
+        key, size = self._key(7, seen), self._batch_rows()
         result = self._learn(energy, data, learner, epochs=1, batch_size=size, key=key, **options)
         self.n_batches_seen_ = seen + 1
         return result
+
+    def _batch_rows(self) -> Any:
+        """`batch_size` as a number of rows, or None."""
+        return self.batch_size
 
     def _continue(self, learner: Learner) -> Learner:
         """For `partial_fit`: the learner with the state of the fit before, if there was one."""
@@ -363,8 +362,7 @@ class Density(Recipe):
 
     def _check_n_samples(self, n_samples: Any) -> int:
         self._check_fitted()
-        if not isinstance(n_samples, (int, np.integer)) or isinstance(n_samples, bool) or n_samples < 1:
-            raise BadInput("n_samples", repr(n_samples), "a whole number >= 1")
+        need_whole("n_samples", n_samples)
         return int(n_samples)
 
     def _sampler(self, n: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def class_weights(
         if label not in labels:
             known = f"labels of y, {list(labels)[:20]}"
             raise BadInput("class_weight", f"the label {label!r}", known, "Labels that are left out count 1.")
-        real = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        real = isinstance(value, Real) and not isinstance(value, bool)
         if not real or not 0 <= value < np.inf:
             raise BadInput("class_weight", f"{value!r} for the label {label!r}", "a finite number >= 0")
         found[labels[label]] = value

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from ..energies import Linear
 from ..energy import Energy
-from ..errors import BadInput
+from ..errors import BadInput, need_number
 from ..fitting import Fit, Learner
 from ..learn import CrossEntropy, Descent, Margin, Objective, Perceptron
 from ._base import Recipe, at_the_door
@@ -104,23 +104,13 @@ class Classifier(ClassifierMixin, Recipe):
             raise BadInput("classes", f"{np.unique(classes)}", f"those of the first call, {self.classes_}")
         index = self._index(y)
         X, index, weight = rows_that_count(X, index, weight=self._weight_by_class(index, weight))
-        seen = getattr(self, "n_batches_seen_", 0)
         with self._precision():
             # A whole fit may have used another optimizer, whose state means nothing to this one.
             learner = self._learner(passes=True)
-            learner = self._continue(learner) if seen else learner
+            learner = self._continue(learner) if getattr(self, "n_batches_seen_", 0) else learner
             energy = self._start(X, weight) if first else self.energy_
-            self._learn(
-                energy,
-                {"x": self._columns(X), "y": index},
-                learner,
-                weights=weight,
-                epochs=1,
-                batch_size=self._batch_rows(),
-                key=self._key(7, seen),  # each pass has its own order of rows
-                freeze=self._frozen(),
-            )
-        self.n_batches_seen_ = seen + 1
+            data = {"x": self._columns(X), "y": index}
+            self._learn_more(energy, data, learner, weights=weight, freeze=self._frozen())
         self._note_passes(not first, len(X))
         return self
 
@@ -136,10 +126,6 @@ class Classifier(ClassifierMixin, Recipe):
 
     def _note_passes(self, goes_on: bool, n_rows: int) -> None:
         """After learning: `goes_on` says that what was noted before still holds."""
-
-    def _batch_rows(self) -> Any:
-        """`batch_size` as a number of rows, or None."""
-        return self.batch_size
 
     def _frozen(self) -> Any:
         """The parameters that are not learned, as `fit` takes them."""
@@ -223,11 +209,9 @@ class Classifier(ClassifierMixin, Recipe):
         whole = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
         if rows is not None and not (whole and rows >= 1):
             raise BadInput("batch_size", repr(rows), self._batch_sizes)
-        for name, may_be_none in (("alpha", False), ("tol", True)):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-            if not (value is None and may_be_none) and not (number and 0 <= value < np.inf):
-                raise BadInput(name, repr(value), "a number >= 0" + (", or None" if may_be_none else ""))
+        need_number("alpha", self.alpha, lambda alpha: 0 <= alpha < np.inf)
+        if self.tol is not None:
+            need_number("tol", self.tol, lambda tol: 0 <= tol < np.inf, "a number >= 0, or None")
 
     def _objective(self) -> Objective:
         if isinstance(self.loss, Objective):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..energies._chain import HiddenChain
-from ..errors import BadInput, Diverged
+from ..errors import BadInput, Diverged, need_whole
 from ..fitting import fit as run_fit
 from ..graph import _markov as structure
 from ..keys import as_key
@@ -299,8 +299,7 @@ class HMMRecipe(Recipe):
 
     def k_best(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(log p(X, path), path) of the k most probable paths of one sequence, best first."""
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-            raise BadInput("k", repr(k), "a whole number >= 1")
+        need_whole("k", k)
         self._check_fitted()
         sequences, values = self._door(X, None)
         if len(sequences.lengths) > 1:
@@ -318,8 +317,7 @@ class HMMRecipe(Recipe):
 
         One sequence gives (steps, …), several give (n_sequences, steps, …).
         """
-        if not isinstance(steps, int | np.integer) or isinstance(steps, bool) or steps < 1:
-            raise BadInput("steps", repr(steps), "a whole number >= 1")
+        need_whole("steps", steps)
         sequences, (_, states) = self._ask(smoothed, X, lengths)
         last = states[np.arange(len(sequences.lengths)), sequences.lengths - 1]
         ahead = []
@@ -335,8 +333,7 @@ class HMMRecipe(Recipe):
     ) -> tuple[np.ndarray, np.ndarray]:
         """(X, states) of one sequence drawn from the model; `currstate` is its first state."""
         self._check_fitted()
-        if not isinstance(n_samples, int | np.integer) or isinstance(n_samples, bool) or n_samples < 1:
-            raise BadInput("n_samples", repr(n_samples), "a whole number >= 1")
+        need_whole("n_samples", n_samples)
         dtype = self.dtype_ if hasattr(self, "dtype_") else np.dtype(np.float64)
         chain = self._chain(dtype)
         first = None

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from ..energies._linear_chain import LinearChain
 from ..energies._linear_start import linear_start
-from ..errors import BadInput, Diverged
+from ..errors import BadInput, Diverged, need_whole
 from ..fitting import fit as run_fit
 from ..keys import numpy_generator
 from ..learn import EM
@@ -260,8 +260,7 @@ class LinearGaussianChain(Recipe):
 
         With several sequences there is an axis for them before.
         """
-        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-            raise BadInput("steps", repr(steps), "a whole number >= 1")
+        need_whole("steps", steps)
         if not isinstance(level, (int, float)) or not 0 < level < 1:
             raise BadInput("level", repr(level), "a probability between 0 and 1")
         mean, covariance = self._ask(rows.forecast, X, lengths, int(steps))[0]
@@ -272,8 +271,7 @@ class LinearGaussianChain(Recipe):
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """One sequence of `n_samples` steps drawn from the model: (X, states), as hmmlearn has it."""
-        if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
-            raise BadInput("n_samples", repr(n_samples), "a whole number >= 1")
+        need_whole("n_samples", n_samples)
         energy = self._model()
         with self._precision():
             z, x = rows.simulated(energy, bucket(int(n_samples)), self._key(2))

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _num_samples
 
 from ..energies import Centroids
 from ..energies._centroids import single_moves
-from ..errors import BadInput
+from ..errors import BadInput, need_number
 from ..learn import EM
 from ._base import ConvergenceWarning, Recipe, at_the_door, with_mask
 from ._rows import by_pieces, joint, nearest, shares
@@ -140,9 +140,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         if self.algorithm not in ("lloyd", "elkan"):
             raise BadInput("algorithm", repr(self.algorithm), "'lloyd' or 'elkan'")
         for name in ("tol", "temperature"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not value >= 0:
-                raise BadInput(name, repr(value), "a number >= 0")
+            need_number(name, getattr(self, name))
         X = self._check_X(X, reset=reset)
         X, weight = self._counted(X, sample_weight)
         if reset and len(X) < self.n_clusters:

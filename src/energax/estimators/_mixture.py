@@ -12,7 +12,7 @@ import numpy as np
 
 from ..compose import Mixture
 from ..energies import Diagonal, Full, Gaussians, Spherical, Tied
-from ..errors import BadInput
+from ..errors import BadInput, need_number
 from ..learn import EM, Descent, Objective
 from ..missing import any_nan, is_masked
 from ..spaces import PositiveDefinite
@@ -110,9 +110,7 @@ class MixtureRecipe(Density):
     def _check_parameters(self) -> None:
         self._check_counts("n_components", "max_iter", "n_init")
         for name in ("tol", *self._not_negative):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not value >= 0:
-                raise BadInput(name, repr(value), "a number >= 0")
+            need_number(name, getattr(self, name))
 
     def _em(self, data: Any, **options: Any) -> Any:
         if self.learner is None:
@@ -179,9 +177,7 @@ class MixtureRecipe(Density):
     def _draw(self, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
         from ..infer import sample
 
-        self._check_fitted()
-        if not isinstance(n_samples, (int, np.integer)) or isinstance(n_samples, bool) or n_samples < 1:
-            raise BadInput("n_samples", repr(n_samples), "a whole number >= 1")
+        self._check_n_samples(n_samples)
         with self._precision():
             drawn = sample(self.energy_, bucket(int(n_samples)), key=self._key(2))
             return np.asarray(drawn["x"])[:n_samples], np.asarray(drawn["z"])[:n_samples]

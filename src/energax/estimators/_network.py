@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import BadInput, need_number, need_whole
 from ..spaces import fixed
 
 ACTIVATIONS = {
@@ -125,11 +125,9 @@ def early_stopping_options(recipe: Any, n_rows: int) -> dict[str, Any]:
     `n_rows` is how many rows count. The two numbers are looked at under their own names, asked for or not.
     """
     share, patience = recipe.validation_fraction, recipe.n_iter_no_change
-    real = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
-    if not real or not 0 < share < 1:
-        raise BadInput("validation_fraction", repr(share), "a number strictly between 0 and 1", "Try 0.1.")
-    if not isinstance(patience, (int, np.integer)) or isinstance(patience, bool) or patience < 1:
-        raise BadInput("n_iter_no_change", repr(patience), "a whole number >= 1")
+    between = "a number strictly between 0 and 1"
+    need_number("validation_fraction", share, lambda share: 0 < share < 1, between, "Try 0.1.")
+    need_whole("n_iter_no_change", patience)
     if not recipe.early_stopping:
         return {}
     held = held_out_rows(share, n_rows)

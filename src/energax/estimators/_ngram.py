@@ -9,7 +9,7 @@ import numpy as np
 
 from ..energies._ngram import NGram
 from ..energies._ngram_smoothing import AddK, Katz, KneserNey, Smoothing
-from ..errors import BadInput
+from ..errors import BadInput, need_whole
 from ..estimate import Estimate
 from ..keys import numpy_generator
 from ..vocabulary import Vocabulary
@@ -159,8 +159,7 @@ class NGramModel(Recipe):
         """
         self._check_fitted()
         for name, value in (("n_samples", n_samples), ("max_length", max_length)):
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise BadInput(name, repr(value), "a whole number >= 1")
+            need_whole(name, value)
         rng, history = numpy_generator(self._key(2)), self._history(context)
         options: dict[str, Any] = {"history": history, "end": self.vocabulary_.end_id, "most": max_length}
         drawn = [self.energy_.generate(rng, **options) for _ in range(n_samples)]

@@ -8,20 +8,17 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import numpy as np
 
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput
+from ..errors import need_number
 
 
 def check_number(name: str, value: Any, fits: Callable[[Any], bool], expected: str) -> None:
     """Refuse a setting of a learner that is no number, or not one that fits; arrays of JAX may be traced."""
     if value is None or isinstance(value, jax.Array):
         return
-    real = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not real or not fits(value):
-        raise BadInput(name, repr(value), expected)
+    need_number(name, value, fits, expected)
 
 
 class Learner(eqx.Module):

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput, Unsuitable
+from ..errors import BadInput, Unsuitable, need_whole
 from ..keys import as_key, numpy_generator
 from ..missing import number_of_rows
 from ..parameters import Freeze, check_parameters, in_its_precision, trainable
@@ -122,10 +122,8 @@ def fit(
 
 def _check_counts(**counts: Any) -> None:
     for name, value in counts.items():
-        if value is not None and (
-            not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1
-        ):
-            raise BadInput(name, repr(value), "a whole number >= 1")
+        if value is not None:
+            need_whole(name, value)
 
 
 class _Run:

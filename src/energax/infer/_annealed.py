@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..energy import Energy, evaluated
-from ..errors import BadInput
+from ..errors import BadInput, need_whole
 from ..estimate import Estimate
 from ..samplers import Gibbs, Sampler, knows_conditional
 from ._approximate import OnTables
@@ -49,10 +49,10 @@ class AnnealedImportance(OnTables):
     sampler: Sampler | None = None
 
     def __check_init__(self):
-        for name, least in (("n_chains", 2), ("n_steps", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise BadInput(name, repr(value), f"a whole number >= {least}")
+        need_whole("n_chains", self.n_chains, 2)
+        need_whole("n_steps", self.n_steps)
+        if self.sampler is not None and not isinstance(self.sampler, Sampler):
+            raise BadInput("sampler", type(self.sampler).__name__, "a sampler of energax.samplers, or None")
 
     @property
     def label(self):

@@ -12,7 +12,7 @@ import optax
 
 from ..batch import weighted
 from ..energy import at_temperature, log_posterior_table
-from ..errors import BadInput, Unsuitable
+from ..errors import BadInput, Unsuitable, need_whole
 from ..finite import ENUMERATION_LIMIT, Assignments
 from ..fitting import Learner, check_number
 from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
@@ -92,8 +92,7 @@ class EM(Learner):
         check_number("tol", tol, lambda tol: tol == tol, "a number, or None")
         if criterion not in ("objective", "parameters"):
             raise BadInput("criterion", repr(criterion), "'objective' or 'parameters'")
-        if not isinstance(chunk, (int, np.integer)) or isinstance(chunk, bool) or chunk < 1:
-            raise BadInput("chunk", repr(chunk), "a whole number of rows >= 1")
+        need_whole("chunk", chunk)
         if optimizer is not None and decay is not None:
             raise BadInput("decay", "both decay= and optimizer=", "one: decay blends what `maximise` takes")
         if not isinstance(m_steps, int) or m_steps < 1:
