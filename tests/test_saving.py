@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pathlib
 import pickle
+import pkgutil
+import re
 from typing import Any
 
 import equinox as eqx
@@ -226,6 +230,45 @@ def test_unwritten_files_leave_the_old_one_whole(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         energax.save(RBM.random(4, 3, key=1), path)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+SAVED_BY_0_1 = pathlib.Path(__file__).parent / "files" / "saved_0_1.safetensors"
+
+
+def test_a_file_of_version_0_1_still_loads_and_answers_the_same():
+    """The file names classes by the private modules of that version, and holds one of every kind of part."""
+    held = energax.load(SAVED_BY_0_1)
+    for name, energy in held["energies"].items():
+        rows = held["rows"][name]
+        values = [float(energy(**jax.tree.map(lambda a, i=i: a[i], rows))) for i in range(6)]
+        np.testing.assert_allclose(values, held["values"][name], rtol=1e-4, err_msg=name)
+    for name, (model, method, X) in held["estimators"].items():
+        answer = np.asarray(getattr(model, method)(X))
+        np.testing.assert_allclose(answer, held["answers"][name], rtol=2e-3, atol=1e-5, err_msg=name)
+    assert {type(s).__name__ for s in held["samplers"].values()} == {"Gibbs", "Langevin"}
+    assert all(fit.state is not None for fit in held["fits"].values())
+    assert len(held["options"]) == 20 and held["spaces"][-1] == Sequence(Real(2))
+
+
+def test_files_name_no_private_module(tmp_path):
+    path = tmp_path / "again.safetensors"
+    energax.save(energax.load(SAVED_BY_0_1), path)
+    names = set(re.findall(r'"(energax[\w.]*):\w+"', json.dumps(storage.read(path)[1])))
+    assert len(names) > 5 and not any("._" in name for name in names), names
+
+
+def test_class_names_are_unique_within_a_subpackage():
+    """A file names a class by its subpackage alone."""
+    from energax.saving._names import defined_in, find, is_buildable, public_name
+
+    seen: dict[str, type] = {}
+    for info in pkgutil.walk_packages(energax.__path__, "energax."):
+        if info.name.endswith("__main__"):
+            continue
+        for cls in filter(is_buildable, defined_in(importlib.import_module(info.name))):
+            name = public_name(cls)
+            assert seen.setdefault(name, cls) is cls, f"{cls.__module__} and {seen[name].__module__}: {name}"
+            assert find(name, {}) is cls
 
 
 def test_pickle_keeps_64_bits_and_jax_functions():

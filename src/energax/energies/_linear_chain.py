@@ -200,7 +200,7 @@ class LinearChain(Energy):
         find = parallel_filter if self.parallel else kalman.kalman_filter
         return find(self.system, value, mask_of(x) if is_masked(x) else None)
 
-    def smoothed(self, *, x) -> kalman.Smoothed:
+    def smoothed(self, *, x) -> kalman.SmoothedStates:
         """What is known of z_t from all of x, for one sequence."""
         return self._smoothed(self.filtered(x=x))
 
@@ -208,7 +208,7 @@ class LinearChain(Energy):
         find = parallel_smoother if self.parallel else kalman.smoother
         return find(self.system, filtered)
 
-    def completed(self, *, x, smoothed: kalman.Smoothed | None = None) -> tuple[Any, Any]:
+    def completed(self, *, x, smoothed: kalman.SmoothedStates | None = None) -> tuple[Any, Any]:
         """E[x | what is seen of it] (steps, d), and its covariance, (steps, d, d)."""
         smoothed = self.smoothed(x=x) if smoothed is None else smoothed
         return moments.completed(self.system, smoothed, jnp.asarray(known(x)), mask_of(x))
@@ -285,7 +285,7 @@ class LinearChain(Energy):
             x, seen = jnp.asarray(known(row["x"])), mask_of(row["x"])
             if "z" in row:
                 z, none = jnp.asarray(row["z"]), jnp.zeros((len(x), *self.transition.shape), x.dtype)
-                smoothed = kalman.Smoothed(z, none, none[1:], none[1:])
+                smoothed = kalman.SmoothedStates(z, none, none[1:], none[1:])
                 log_p = -self(x=row["x"], z=z)
             else:
                 filtered = self.filtered(x=row["x"])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..infer._kalman import Smoothed, System, completion, squared
+from ..infer._kalman import SmoothedStates, System, completion, squared
 from ..linalg import cholesky, solve_lower
 
 
@@ -49,7 +49,7 @@ def real_steps(seen: Any) -> Any:
     return jnp.max(jnp.where(seen.any(1), jnp.arange(1, len(seen) + 1), 0))
 
 
-def expected_moments(system: System, smoothed: Smoothed, x: Any, seen: Any) -> Moments:
+def expected_moments(system: System, smoothed: SmoothedStates, x: Any, seen: Any) -> Moments:
     """The moments of one sequence, given what is known of its states. What is past its end is no part."""
     s, length = system, real_steps(seen)
     steps, dtype = jnp.arange(len(x)), smoothed.mean.dtype
@@ -131,7 +131,7 @@ def spread_of(scatter: Any, count: Any, old: Any, floor: float, diagonal: bool) 
     return jnp.where(count > 0, new, old)
 
 
-def completed(system: System, smoothed: Smoothed, x: Any, seen: Any) -> tuple[Any, Any]:
+def completed(system: System, smoothed: SmoothedStates, x: Any, seen: Any) -> tuple[Any, Any]:
     """E[x | what is seen of it] (steps, d), and Cov (steps, d, d): zero where it is seen."""
     s = system
     onto, left = completion(s.emission_covariance, seen)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..energy import at_temperature
 from ..infer._conditional_gaussian import Mixed, best, read
-from ..infer._linear_system import Block
+from ..infer._linear_system import GaussianBlock
 from ..missing import is_masked
 from ._linear_gaussian import LinearGaussian
 
@@ -91,7 +91,7 @@ def _moments(
 
 
 def _of_variables(
-    names: Any, block: Block, inside: Any, spread: Any, row: Mapping[str, Any], about: Any
+    names: Any, block: GaussianBlock, inside: Any, spread: Any, row: Mapping[str, Any], about: Any
 ) -> tuple[Any, Any]:
     """Mean (n, m), less the centres, and covariance (n, m, m) of some variables, in the block or known."""
     dtype = inside.dtype

@@ -15,7 +15,7 @@ from ..estimate import Estimate
 from ..missing import is_masked, known, mask_of
 from ..samplers import Draws
 from ._junction import JunctionTree
-from ._linear_system import Block, LinearSystem
+from ._linear_system import GaussianBlock, LinearSystem
 from ._message_passing import MessagePassing
 from ._method import Cost, Method, Minimum
 from ._posterior import Labelled, Posterior
@@ -34,7 +34,7 @@ class Mixed(eqx.Module):
         """The variables that every row knows."""
         return frozenset({k for k, v in given.items() if not is_masked(v)} | set(self.constants))
 
-    def blocks(self, row: Mapping[str, Any], temperature: Any = 1.0) -> tuple[Block, ...]:
+    def blocks(self, row: Mapping[str, Any], temperature: Any = 1.0) -> tuple[GaussianBlock, ...]:
         """The Gaussians of the real variables given a row, those apart that do not touch."""
         finite = {k: v for k, v in row.items() if k in self.tables.names}
         chosen = {k: v for k, v in finite.items() if not is_masked(v)}
@@ -74,7 +74,7 @@ class Read(eqx.Module):
     entries: tuple[Any, ...]  # of every table, in its shape
     shares: tuple[Any, ...]  # p(over | row) of every block, flat
     marginals: dict[str, Any]
-    blocks: tuple[Block, ...]
+    blocks: tuple[GaussianBlock, ...]
 
 
 def read(mixed: Mixed, row: Mapping[str, Any], temperature: Any = 1.0) -> Read:
@@ -100,7 +100,7 @@ def log_evidence(mixed: Mixed, row: Mapping[str, Any]) -> Any:
     return rest.log_partition(evidence)
 
 
-def best(mixed: Mixed, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Block, ...], Any]:
+def best(mixed: Mixed, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[GaussianBlock, ...], Any]:
     """The choices at the peak of the joint density, the Gaussians, and the log of that density."""
     blocks = mixed.blocks(row)
     rest, evidence = mixed.joined(mixed.tables.logs, [b.log_peak for b in blocks], blocks, row)
@@ -108,7 +108,7 @@ def best(mixed: Mixed, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Bl
     return states, blocks, value
 
 
-def _posed(mixed: Mixed, row: Mapping[str, Any], blocks: tuple[Block, ...]) -> tuple[Tables, Any]:
+def _posed(mixed: Mixed, row: Mapping[str, Any], blocks: tuple[GaussianBlock, ...]) -> tuple[Tables, Any]:
     return mixed.joined(mixed.tables.logs, [b.log_density for b in blocks], blocks, row)
 
 

@@ -17,7 +17,7 @@ from ..keys import as_key
 from ._factor_tables import as_evidence, as_tables, fetched, joined, split
 from ._junction_beliefs import Calibrated, factor_marginals
 from ._junction_descent import descend, largest, random_column
-from ._junction_layout import SMALL, Plan, make_plan
+from ._junction_layout import SMALL, TreeLayout, make_plan
 from ._junction_passes import Packed, best, conditional, downward, pack, ragged_sum, upward
 
 MAX_BYTES = 8 * 2**30
@@ -58,7 +58,7 @@ class JunctionTree:
     together: tuple[tuple[int, ...], ...] = ()
     small: int = SMALL
     cost: Cost = dataclasses.field(default=Cost(0, 0, 0), compare=False)
-    plan: Plan = dataclasses.field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+    plan: TreeLayout = dataclasses.field(default=None, compare=False, repr=False)  # type: ignore[assignment]
 
     # -- made once ------------------------------------------------------------------------------
 

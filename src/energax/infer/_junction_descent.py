@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._junction_layout import Plan
+from ._junction_layout import TreeLayout
 from ._junction_passes import Upward, take
 from ._junction_shape import Clique
 
@@ -22,7 +22,7 @@ _TWO_STAGES = 4096  # entries; a longer row is drawn from in two steps, a stretc
 Pick = Callable[[Any, int], Any]  # (cliques, columns) and the number of the step -> a column for each
 
 
-def descend(plan: Plan, up: Upward, n_variables: int, pick: Pick) -> Any:
+def descend(plan: TreeLayout, up: Upward, n_variables: int, pick: Pick) -> Any:
     """The states of all variables, (n_variables,) whole numbers."""
     states = jnp.zeros(n_variables, jnp.int32)
     step = 0

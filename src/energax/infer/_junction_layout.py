@@ -81,7 +81,7 @@ def cuts(lengths: np.ndarray, cost: Callable[[int, int, int], float], overhead: 
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class CliqueGroup:
     """Cliques of one level whose rows form one matrix, with the messages that enter each of its entries."""
 
     cliques: tuple[int, ...]
@@ -93,7 +93,7 @@ class Block:
 class Level:
     """All fringe cliques at one depth: its blocks, and how the level above (or the core) feeds them."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[CliqueGroup, ...]
     start: dict[int, int]  # clique -> the place of its first row among the rows of the level
     rows: int
     inflow: Ragged | None  # separator marginals from the beliefs of the level above; None on top
@@ -101,7 +101,7 @@ class Level:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class TreeLayout:
     """The whole layout."""
 
     cliques: tuple[Clique, ...]  # the first `n_maximal` are those of the tree, then the pockets
@@ -120,7 +120,7 @@ class Plan:
 
 def make_plan(
     tree: CliqueTree, cards: Sequence[int], scopes: Sequence[tuple[int, ...]], most: int = SMALL
-) -> Plan:
+) -> TreeLayout:
     """Lay out a tree; cliques of up to `most` entries make the fringe."""
     cliques = rooted(tree, cards, most)
     n_maximal = len(cliques)
@@ -133,7 +133,7 @@ def make_plan(
     base = _base_lists(cliques, cards, scopes, small, entry, n_beliefs)
     order = tuple(sorted(core, key=lambda i: depth_of(cliques, i)))
     shape = (tuple(cliques), n_maximal, order, levels, entry, n_beliefs)
-    return Plan(*shape, small, *base, marginals, tuple(home), tuple(scopes))
+    return TreeLayout(*shape, small, *base, marginals, tuple(home), tuple(scopes))
 
 
 # -- the fringe, level by level ---------------------------------------------------------------------
@@ -173,7 +173,7 @@ def _levels(
                 local[i] = width + place.ravel()
                 entry[i] = (offset + local[i]).astype(np.int32)  # an index in either precision
                 row += c.rows
-            blocks.append(Block(tuple(group), (n_rows, columns), messages))
+            blocks.append(CliqueGroup(tuple(group), (n_rows, columns), messages))
             width += n_rows * columns
         start, n_rows = starts[d]
         inflow = None if d == 0 else _inflow(groups, cliques, entry, offset - above, above)
@@ -256,7 +256,7 @@ def _base_lists(
     return Ragged.build(factors, int(sizes[-1]), [*used, unused]), evidence
 
 
-def factor_lists(plan: Plan) -> Ragged:
+def factor_lists(plan: TreeLayout) -> Ragged:
     """For every entry of every small factor, the fringe beliefs that agree with it."""
     groups = [
         classes(plan.cliques[plan.home[f]].digits(plan.scopes[f]), plan.entry[plan.home[f]])

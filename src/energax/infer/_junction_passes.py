@@ -29,7 +29,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ._junction_layout import Level, Plan, Ragged
+from ._junction_layout import Level, Ragged, TreeLayout
 from ._junction_shape import Clique
 
 _CHAIN = 4  # sums of up to so many terms are left to the compiler's fusion
@@ -58,7 +58,7 @@ class Packed(NamedTuple):
     large: dict[int, Any]  # of the core, by the number of the factor
 
 
-def pack(plan: Plan, log_tables: Sequence[Any], dtype: Any) -> Packed:
+def pack(plan: TreeLayout, log_tables: Sequence[Any], dtype: Any) -> Packed:
     """Tables of one precision as the passes read them; NumPy's stay NumPy's."""
     host = all(isinstance(table, np.ndarray) for table in log_tables)
     ends = np.array([0, -np.inf], dtype)
@@ -75,7 +75,7 @@ class Upward(eqx.Module):
     core: dict[int, Any]
 
 
-def upward(plan: Plan, log_tables: Any, log_evidence: Sequence[Any], reduce: Reduce) -> Upward:
+def upward(plan: TreeLayout, log_tables: Any, log_evidence: Sequence[Any], reduce: Reduce) -> Upward:
     """From the leaves to the roots. Evidence has shape (card, …): trailing axes are rows side by side.
 
     The tables are `Packed`, or one a factor.
@@ -138,7 +138,7 @@ class Beliefs(eqx.Module):
     core: dict[int, Any]
 
 
-def downward(plan: Plan, up: Upward) -> Beliefs:
+def downward(plan: TreeLayout, up: Upward) -> Beliefs:
     """From the roots to the leaves: each clique's conditional times its separator's marginal."""
     batch = up.log_z.shape
     dtype = up.log_z.dtype
@@ -172,7 +172,7 @@ def downward(plan: Plan, up: Upward) -> Beliefs:
     return Beliefs(jnp.concatenate([*pieces, zero]), core)
 
 
-def _top(plan: Plan, level: Level, entering: dict[int, Any], one: Any) -> Any:
+def _top(plan: TreeLayout, level: Level, entering: dict[int, Any], one: Any) -> Any:
     """The separators of the highest level: pockets take theirs from the core, roots have none."""
     return jnp.concatenate([entering.get(i, one) for block in level.blocks for i in block.cliques])
 

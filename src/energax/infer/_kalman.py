@@ -45,7 +45,7 @@ class Filtered(NamedTuple):
     log_likelihood: Any  # (steps,): log p(x_t | x₁ … x_{t−1})
 
 
-class Smoothed(NamedTuple):
+class SmoothedStates(NamedTuple):
     """What is known of every z_t from the whole of x, and of z_t from z_{t+1} and x."""
 
     mean: Any  # (steps, k)
@@ -202,7 +202,7 @@ def backward_kernels(system: System, filtered: Filtered) -> tuple[Any, Any]:
     return jax.vmap(kernel)(filtered.factor[:-1])
 
 
-def smoother(system: System, filtered: Filtered) -> Smoothed:
+def smoother(system: System, filtered: Filtered) -> SmoothedStates:
     """p(z_t | all of x), and how neighbours hang together: the Rauch–Tung–Striebel recursion."""
     gain, rest = backward_kernels(system, filtered)
 
@@ -216,7 +216,7 @@ def smoother(system: System, filtered: Filtered) -> Smoothed:
     inputs = (filtered.mean[:-1], filtered.predicted_mean[1:-1], gain, rest)
     _, (mean, factor) = jax.lax.scan(step, last, inputs, reverse=True)
     mean, factor = (jnp.concatenate([a, b[None]]) for a, b in zip((mean, factor), last, strict=True))
-    return Smoothed(mean, factor, gain, rest)
+    return SmoothedStates(mean, factor, gain, rest)
 
 
 def posterior_path(system: System, filtered: Filtered, key: Any) -> Any:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from ..linalg import solve_lower
-from ._kalman import Filtered, Smoothed, System, backward_kernels, seen_factors, triangular
+from ._kalman import Filtered, SmoothedStates, System, backward_kernels, seen_factors, triangular
 
 
 def parallel_filter(system: System, x: Any, seen: Any = None) -> Filtered:
@@ -76,7 +76,7 @@ def parallel_filter(system: System, x: Any, seen: Any = None) -> Filtered:
     return Filtered(mean, factor, means, factors, log_p)
 
 
-def parallel_smoother(system: System, filtered: Filtered) -> Smoothed:
+def parallel_smoother(system: System, filtered: Filtered) -> SmoothedStates:
     """What `smoother` gives, by an associative scan."""
     gain, rest = backward_kernels(system, filtered)
     shift = filtered.mean[:-1] - jnp.einsum("tij,tj->ti", gain, filtered.predicted_mean[1:-1])
@@ -88,4 +88,4 @@ def parallel_smoother(system: System, filtered: Filtered) -> Smoothed:
         return G1 @ G2, G1 @ g2 + g1, triangular(jnp.concatenate([G1 @ L2, L1], axis=1))
 
     _, mean, factor = jax.lax.associative_scan(jax.vmap(joined), tuple(elements), reverse=True)
-    return Smoothed(mean, factor, gain, rest)
+    return SmoothedStates(mean, factor, gain, rest)

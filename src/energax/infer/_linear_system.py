@@ -101,7 +101,7 @@ class LinearSystem(eqx.Module):
 
     def block(
         self, layout: Layout, values: Mapping[str, Any], chosen: Mapping[str, Any], temperature: Any = 1.0
-    ) -> Block:
+    ) -> GaussianBlock:
         """The Gaussian of one block given what is known of its variables.
 
         `values` are real (`Masked` where a row may lack them), `chosen` finite ones that are known. At a
@@ -142,7 +142,7 @@ class LinearSystem(eqx.Module):
             log_peak = -0.5 * (residual**2).sum(-1) - log_scale
         shaped = lambda a: a.reshape(layout.cards)
         density, peak = shaped(log_density + normal), shaped(log_peak)
-        return Block(
+        return GaussianBlock(
             names, layout.over, layout.cards, density, peak, mean, factor, white, residual, seen, value
         )
 
@@ -169,7 +169,7 @@ def _conditioned(mean: Any, factor: Any, value: Any, seen: Any, watched: tuple[i
     return -0.5 * (residual**2).sum(1) - log_det - 0.5 * log_two_pi * mask.sum(), white, residual
 
 
-class Block(eqx.Module):
+class GaussianBlock(eqx.Module):
     """The Gaussians of some real variables given what is seen of them, one for each of n joint values.
 
     Before anything is seen, x = mean + factor ε with ε standard normal. What is seen says

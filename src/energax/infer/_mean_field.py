@@ -21,7 +21,7 @@ _BEYOND = (
 _TRACE = 1e-7
 
 
-class MeanField(eqx.Module):
+class MeanFieldSolution(eqx.Module):
     """q(x) = Π q_v(x_v), a lower bound on log Z, and how the ascent ended."""
 
     elbo: Any
@@ -41,7 +41,7 @@ def mean_field(
     max_iter: int = 500,
     tol: float | None = None,
     key: Any = 0,
-) -> MeanField:
+) -> MeanFieldSolution:
     """Maximise E_q[Σ log f] + H(q) ≤ log Z over products of independent distributions.
 
     Each q_v in turn becomes ∝ exp E[Σ log f | x_v], which never lowers the bound; variables without a
@@ -68,7 +68,7 @@ def mean_field(
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _ascended(
     cards: Any, scopes: Any, n_init: int, tables: Any, evidence: Any, max_iter: Any, tol: Any, key: Any
-) -> MeanField:
+) -> MeanFieldSolution:
     graph = FactorGroups.build(cards, scopes)
     dtype = evidence[0].dtype
     stacked, own = graph.stack(tables), graph.padded(evidence)
@@ -104,7 +104,7 @@ def _ascended(
     found = jax.vmap(ascend)(jax.nn.softmax(own + noise, axis=-1))
     at = jnp.argmax(found[1])
     q, bound, change, n, converged = jax.tree.map(lambda a: a[at], found)
-    return MeanField(bound, graph.split(q), n, change, converged)
+    return MeanFieldSolution(bound, graph.split(q), n, change, converged)
 
 
 def soften(table: Any) -> Any:

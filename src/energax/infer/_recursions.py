@@ -40,7 +40,7 @@ _PARALLEL_STATES = 32  # above it k³ a step outweighs what many processors gain
 _PARALLEL_NUMBERS = 2**28  # that the k × k matrices of all steps may hold
 
 
-class Smoothed(NamedTuple):
+class StatePosterior(NamedTuple):
     """log p(x), p(z_1 | x) (k,), Σ_t p(z_t, z_{t+1} | x) (k, k) and p(z_t | x) (steps, k)."""
 
     log_likelihood: Any
@@ -164,7 +164,7 @@ def smoothed(
     lengths: Any = None,
     weight: Any = None,
     kind: Any = None,
-) -> Smoothed:
+) -> StatePosterior:
     """Forward and backward: what Baum-Welch and posterior decoding are made of.
 
     With a `weight` (n,) for every sequence its states and transitions count so much, and transitions are
@@ -181,11 +181,13 @@ def smoothed(
     by_logs = lambda: _summed_in_logs(log_initial, log_transition, seen.log(), counts, pooled)
     answer = lambda messages: _summed(log_transition, messages, counts, pooled)
     found = _answered(log_initial, log_transition, seen, kind, True, answer, by_logs)
-    places = Smoothed(0, 0, 0, 1)
-    return Smoothed(*(as_rows(a, log_likelihood, many, at) for a, at in zip(found, places, strict=True)))
+    places = StatePosterior(0, 0, 0, 1)
+    return StatePosterior(
+        *(as_rows(a, log_likelihood, many, at) for a, at in zip(found, places, strict=True))
+    )
 
 
-def _summed(log_transition, messages: Messages, counts, pooled: bool) -> Smoothed:
+def _summed(log_transition, messages: Messages, counts, pooled: bool) -> StatePosterior:
     """γ and Σ ξ of messages: with v_t the onward one, p(z_t, z_{t+1} | x) ∝ α_t A v_{t+1}."""
     ahead = messages.ahead
     states = ahead * messages.after
@@ -197,10 +199,10 @@ def _summed(log_transition, messages: Messages, counts, pooled: bool) -> Smoothe
         share, onward = (a.reshape(-1, a.shape[-1]) for a in (share, onward))
     joined = jnp.einsum("t...i,t...j->...ij", share, onward, precision="highest")
     joined = joined[None] if pooled else joined
-    return Smoothed(messages.total, states[0], jnp.exp(log_transition) * joined, states)
+    return StatePosterior(messages.total, states[0], jnp.exp(log_transition) * joined, states)
 
 
-def _summed_in_logs(log_initial, log_transition, x, counts, pooled: bool) -> Smoothed:
+def _summed_in_logs(log_initial, log_transition, x, counts, pooled: bool) -> StatePosterior:
     ahead, top, onward = log_messages(log_initial, log_transition, x)
     across = over_states(log_transition, x[0])
     weight = jnp.ones((x.shape[0], *x.shape[2:]), x.dtype) if counts is None else counts
@@ -220,7 +222,7 @@ def _summed_in_logs(log_initial, log_transition, x, counts, pooled: bool) -> Smo
     last = jnp.moveaxis(jax.nn.softmax(ahead[-1:], axis=1), 1, -1)
     states = weighted(weight[..., None], jnp.concatenate([before, last]))
     pairs = jnp.moveaxis(pairs.sum(2, keepdims=True) if pooled else pairs, (0, 1), (-2, -1))
-    return Smoothed(total, states[0], pairs, states)
+    return StatePosterior(total, states[0], pairs, states)
 
 
 def pairwise(log_initial: Any, log_transition: Any, log_likelihood: Any, *, kind: Any = None) -> Any:

@@ -1,0 +1,134 @@
+"""Names of classes and functions in files: what may be named, how it is written, how it is found.
+
+A class of energax is written as `energax:Name` or `energax.<subpackage>:Name`, never with the private file
+it lives in, so files stay readable when code moves. Names within a subpackage are therefore unique.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+import types
+from typing import Any
+
+import equinox as eqx
+
+from ..estimate import Estimate
+from ..spaces import Space
+
+#: Packages besides energax whose classes may be built: layers, and states of optimizers.
+_PACKAGES = ("equinox.nn", "optax")
+_FUNCTIONS: dict[str, list[str] | None] = {
+    "jax.nn": None,  # all of its public functions
+    "jax.numpy": str.split("abs arctan cos cosh exp expm1 log log1p sign sin sinh sqrt square tan tanh"),
+    "equinox.nn._mlp": ["_identity"],  # what an MLP does after its last layer, unless told otherwise
+    "jax.lax": str.split("cos exp logistic neg rsqrt sin sqrt square tanh"),
+}
+#: Names that older versions wrote, and where the class is now.
+_RENAMED: dict[str, str] = {}
+
+
+def public_name(thing: Any) -> str:
+    """The name of a class or function in a file.
+
+    >>> from energax.energies import RBM
+    >>> public_name(RBM)
+    'energax.energies:RBM'
+    """
+    module, name = thing.__module__, thing.__qualname__
+    if not _within(module, ("energax",)):
+        return f"{module}:{name}"
+    home = "energax" if getattr(_energax(), name, None) is thing else _subpackage(module)
+    return f"{home}:{name}"
+
+
+def is_buildable(cls: Any) -> bool:
+    """Whether a class holds data and nothing else: frozen modules, spaces, estimators, results."""
+    if not isinstance(cls, type):
+        return False
+    if issubclass(cls, (eqx.Module, Space, Estimate)) or hasattr(cls, "__sklearn_tags__"):
+        return True
+    return dataclasses.is_dataclass(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
+
+
+def find(name: str, classes: dict[str, Any]) -> Any:
+    """The class or function of this name, if it is one that a file may name; else None."""
+    if name in classes:
+        return classes[name]
+    module, _, qualname = name.partition(":")
+    if "." in qualname or "<" in qualname:
+        return None
+    if _within(module, ("energax",)):
+        return _find_in_energax(_subpackage(module), qualname)
+    if module in _FUNCTIONS:
+        names = _FUNCTIONS[module]
+        public = qualname in names if names is not None else not qualname.startswith("_")
+        found = getattr(importlib.import_module(module), qualname, None) if public else None
+        if callable(found) and not isinstance(found, type):
+            return found
+    if not _within(module, _PACKAGES):
+        return None
+    try:
+        found = getattr(importlib.import_module(module), qualname, None)
+    except ImportError:
+        return None
+    in_equinox = _within(module, ("equinox.nn",))
+    if is_buildable(found) and (in_equinox or hasattr(found, "_fields")):
+        return found
+    # Functions that a module of layers keeps as a default, such as the identity of an MLP.
+    return found if in_equinox and isinstance(found, types.FunctionType) else None
+
+
+def _within(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == p or module.startswith(p + ".") for p in packages)
+
+
+def _energax() -> Any:
+    return importlib.import_module("energax")
+
+
+def _subpackage(module: str) -> str:
+    """`energax.energies` of `energax.energies._boltzmann.rbm`: private parts of a path may change."""
+    return ".".join(module.split(".")[:2])
+
+
+def _find_in_energax(module: str, name: str) -> Any:
+    module, _, name = _RENAMED.get(f"{module}:{name}", f"{module}:{name}").partition(":")
+    if module == "energax":
+        found = getattr(_energax(), name, None)
+    else:
+        found = classes_of(module).get(name)
+    return found if is_buildable(found) else None
+
+
+@functools.cache
+def classes_of(module: str) -> dict[str, Any]:
+    """The classes that are defined in a module of energax or in one of its files, by name."""
+    try:
+        home = importlib.import_module(module)
+    except ImportError:
+        return {}
+    files = [home]
+    for info in pkgutil.walk_packages(getattr(home, "__path__", []), f"{module}."):
+        files.append(importlib.import_module(info.name))
+    return {cls.__name__: cls for file in files for cls in defined_in(file)}
+
+
+def defined_in(file: types.ModuleType) -> list[type]:
+    """The classes whose definition stands in this file."""
+    return [v for v in vars(file).values() if isinstance(v, type) and v.__module__ == file.__name__]
+
+
+@functools.cache
+def jax_functions() -> dict[int, str]:
+    """The functions of JAX that a file may name, by identity (their own names are not where they live)."""
+    out: dict[int, str] = {}
+    for module, names in _FUNCTIONS.items():
+        home = importlib.import_module(module)
+        for name in names or [n for n in dir(home) if not n.startswith("_")]:
+            function = getattr(home, name, None)
+            if callable(function) and not isinstance(function, type):
+                out.setdefault(id(function), f"{module}:{name}")
+    return out

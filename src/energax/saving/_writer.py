@@ -1,0 +1,140 @@
+"""The writer: an object as JSON, with its arrays on the side."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import BadInput
+from ..estimate import Estimate
+from ..spaces import Space
+from ._names import is_buildable, jax_functions, public_name
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class Writer:
+    """Turns an object into JSON, with its arrays on the side; equal arrays are written once."""
+
+    def __init__(self):
+        self.arrays: dict[str, np.ndarray] = {}
+        self.seen: dict[int, tuple[Any, str]] = {}
+
+    def encode(self, value: Any, where: str) -> Any:
+        if type(value) in _PLAIN:
+            return value
+        if isinstance(value, (np.ndarray, jax.Array, np.generic)):
+            return self._array(value, where)
+        if type(value) in (tuple, list, set, frozenset):
+            return {
+                "$": type(value).__name__,
+                "items": [self.encode(v, f"{where}[{i}]") for i, v in enumerate(value)],
+            }
+        if type(value) is dict:
+            pairs = [
+                [self.encode(k, f"{where} key"), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()
+            ]
+            return {"$": "dict", "items": pairs}
+        if isinstance(value, complex):
+            return {"$": "complex", "parts": [value.real, value.imag]}
+        if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+            return {"$": "dtype", "name": np.dtype(value).name, "type": isinstance(value, type)}
+        if isinstance(value, np.random.RandomState):
+            return {"$": "RandomState", "state": self.encode(value.get_state(), where)}
+        if isinstance(value, Space):
+            return {
+                "$": "space",
+                "class": public_name(type(value)),
+                "items": self.encode(value._arguments(), where),
+            }
+        if isinstance(value, Estimate):
+            fields = {n: getattr(value, n) for n in Estimate.__slots__}
+            return {"$": "object", "class": public_name(type(value)), "fields": self._fields(fields, where)}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return {
+                "$": "object",
+                "class": public_name(type(value)),
+                "fields": self._fields(dict(zip(value._fields, value, strict=True)), where),
+            }
+        if isinstance(value, type) and is_buildable(value):
+            return {"$": "name", "name": public_name(value)}
+        if id(value) in jax_functions():
+            return {"$": "name", "name": jax_functions()[id(value)]}
+        if isinstance(value, (types.FunctionType, functools.partial, types.MethodType)):
+            return self._function(value, where)
+        if is_buildable(type(value)):
+            return {
+                "$": "object",
+                "class": public_name(type(value)),
+                "fields": self._fields(_state(value), where),
+            }
+        raise BadInput(
+            where,
+            f"{type(value).__name__}",
+            "numbers, strings, arrays, containers, modules, spaces",
+            _unsaved(where),
+        )
+
+    def _fields(self, fields: dict[str, Any], where: str) -> dict[str, Any]:
+        return {name: self.encode(value, f"{where}.{name}") for name, value in fields.items()}
+
+    def _function(self, value: Any, where: str) -> Any:
+        plain = isinstance(value, types.FunctionType) and not value.__closure__
+        if plain and "<" not in value.__qualname__:
+            return {"$": "name", "name": public_name(value)}
+        raise BadInput(
+            where,
+            "a function made on the spot",
+            "a function with a name at the top of a module",
+            _unsaved(where),
+        )
+
+    def _array(self, value: Any, where: str) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OUSM":
+            return {
+                "$": "strings" if value.dtype.kind in "US" else "objects",
+                "dtype": value.dtype.str if value.dtype.kind in "US" else "O",
+                "shape": list(value.shape),
+                "items": [
+                    self.encode(v if not isinstance(v, np.str_) else str(v), where)
+                    for v in value.ravel().tolist()
+                ],
+            }
+        sort = (
+            "jax" if isinstance(value, jax.Array) else "scalar" if isinstance(value, np.generic) else "numpy"
+        )
+        out = {"$": sort}
+        if sort == "jax" and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            out["key"] = str(jax.random.key_impl(value))
+            value = jax.random.key_data(value)
+        if sort == "scalar" and value.dtype.kind in "US":
+            return str(value)
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf" or array.dtype.isbuiltin != 1:  # such as bfloat16
+            out["dtype"] = array.dtype.name
+            bits = f"u{array.dtype.itemsize}"
+            array = array.view(bits) if array.ndim else array[None].view(bits)[0]
+        _, name = self.seen.get(id(value), (None, ""))
+        if not name:
+            name = f"{len(self.arrays):05d} {where}"
+            self.arrays[name] = array
+            self.seen[id(value)] = (value, name)  # held, so that its identity is not used again
+        return {**out, "array": name}
+
+
+def _state(value: Any) -> dict[str, Any]:
+    if hasattr(type(value), "__sklearn_tags__"):
+        return dict(vars(value))
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
+
+
+def _unsaved(where: str) -> str:
+    if ".learner" in where:
+        return "A model predicts without its learner: estimator.set_params(learner=None).save(path)."
+    return "Give that field a value that is data, or a function named in its module."
