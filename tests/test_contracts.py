@@ -38,7 +38,7 @@ import energax
 from energax import Batch, estimators, learn, samplers
 from energax.catalog import CATALOG, of_kind
 from energax.errors import BadInput, EnergaxError, Unsuitable
-from energax.fitting._data import check_data
+from energax.fitting._batching import check_data
 from energax.parameters import trainable
 from energax.spaces import Categorical
 

@@ -11,13 +11,13 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src" / "energax"
 
 #: From the ground up. A module may import from its own layer and from those before it.
 LAYERS = (
-    ("errors", "_version", "showing", "catalog"),
-    ("missing", "keys", "storage", "linalg", "fusion", "fields", "vocabulary"),
+    ("errors", "_version", "_util", "catalog"),
+    ("missing", "vocabulary"),
     ("spaces",),
     ("finite", "estimate", "batch"),
+    ("graph", "algorithms"),
     ("energy", "parameters"),
     ("compose", "tempering"),
-    ("graph",),
     ("fitting",),
     ("samplers",),
     ("infer",),

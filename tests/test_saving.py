@@ -18,7 +18,8 @@ import optax
 import pytest
 
 import energax
-from energax import Energy, Estimate, Real, storage
+from energax import Energy, Estimate, Real
+from energax._util import storage
 from energax.energies import RBM, Decoder, NeuralEnergy, Scorer
 from energax.errors import BadFile, BadInput
 from energax.learn import ContrastiveDivergence, Descent
@@ -200,7 +201,7 @@ def test_a_file_cannot_name_code(name, tmp_path):
 
 def test_a_file_whose_parts_do_not_fit_is_refused(tmp_path):
     path = tmp_path / "bad.safetensors"
-    rbm = {"$": "object", "class": "energax.energies._boltzmann:RBM", "fields": {"colour": 1}}
+    rbm = {"$": "object", "class": "energax.energies._boltzmann.rbm:RBM", "fields": {"colour": 1}}
     for node in (rbm, {"$": "warp"}, {"$": "numpy", "array": "absent"}, {"no": "tag"}):
         storage.write(path, {}, {"kind": "object", "root": node})
         with pytest.raises(BadFile, match=r"bad\.safetensors"):

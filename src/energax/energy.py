@@ -11,10 +11,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ._util.printing import shown
 from .errors import BadInput, Unsuitable
 from .finite import Assignments, log_sum_exp, table
 from .missing import Masked, is_masked, known
-from .showing import shown
 from .spaces import Space
 
 if TYPE_CHECKING:

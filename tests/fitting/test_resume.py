@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from energax import storage
+from energax._util import storage
 
 SCRIPT = """
 import sys, time

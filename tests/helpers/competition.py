@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from energax.algorithms.factors.checks import hard_evidence
+from energax.algorithms.junction.tree import JunctionTree
 from energax.data._model_files import load_tables, read_evidence
-from energax.infer._factor_tables import hard_evidence
-from energax.infer._junction import JunctionTree
 
 
 def unpacked(path):

@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from energax import sample
 from energax.energies import BayesianNetwork
-from energax.energies._linear_gaussian import LinearGaussian
+from energax.energies._graphical.linear_gaussian import LinearGaussian
 
 
 def random_network(seed: int, n_finite: int, n_real: int) -> BayesianNetwork:

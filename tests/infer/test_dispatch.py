@@ -9,16 +9,8 @@ from energax import Mixture, argmin, log_partition, log_prob, plan, posterior, s
 from energax.energies import RBM, Decoder, GaussianRBM, Gaussians, Linear, NeuralEnergy
 from energax.energy import Energy
 from energax.errors import BadInput, Intractable, Unsuitable
-from energax.infer import (
-    LBFGS,
-    Ancestral,
-    AnnealedImportance,
-    Chains,
-    Enumeration,
-    Exact,
-    Importance,
-    _question,
-)
+from energax.infer import LBFGS, Ancestral, AnnealedImportance, Chains, Enumeration, Exact, Importance
+from energax.infer import _query as _question
 from energax.samplers import Gibbs, Langevin
 from energax.spaces import Binary, Count
 

@@ -10,7 +10,8 @@ from scipy import stats
 
 from energax import argmin, finite, log_partition, log_prob, posterior, sample
 from energax.errors import Unsuitable
-from energax.infer import Enumeration, _question
+from energax.infer import Enumeration
+from energax.infer import _query as _question
 from energax.missing import Masked
 
 cases = draws_of(structure=st.sampled_from([0, 1]), seed=st.integers(0, 10_000))

@@ -18,8 +18,8 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from energax import graph as structure
 from energax.errors import BadInput
 from energax.plot import junction_tree, network, transitions
-from energax.plot._layers import _crossings, layered
-from energax.plot._springs import sprung
+from energax.plot._force_layout import sprung
+from energax.plot._layered_layout import _crossings, layered
 
 ALARM = nx.DiGraph(
     [("burglary", "alarm"), ("earthquake", "alarm"), ("alarm", "JohnCalls"), ("alarm", "MaryCalls")]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from competition import check_problem
 
-from energax.infer._junction import JunctionTree
+from energax.algorithms.junction.tree import JunctionTree
 
 PROBLEMS = (
     *(f"DBN_{i}" for i in (11, 13, 15)),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from energax.data._model_files import load_tables
-from energax.graph._climb import hill_climb
 from energax.graph._equivalence import equivalent, skeleton
+from energax.graph._hill_climbing import hill_climb
 from energax.graph._scores import structure_score
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from energax.energies._ngram_smoothing import Katz
-from energax.estimators._ngram import NGramModel
+from energax.energies._language.ngram_smoothing import Katz
+from energax.estimators._language.ngram import NGramModel
 
 pytestmark = pytest.mark.slow
 

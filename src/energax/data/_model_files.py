@@ -8,9 +8,9 @@ import secrets
 import zlib
 from pathlib import Path
 
+from ..algorithms.factors.model import TableModel
 from ..errors import BadFile, BadInput
-from ..graph._tables import TableModel
-from ._bif import format_bif, parse_bif
+from ._bif.parser import format_bif, parse_bif
 from ._position import place
 from ._uai import format_uai, parse_evidence, parse_uai
 

@@ -17,8 +17,8 @@ from typing import Literal
 
 import numpy as np
 
+from ..algorithms.factors.model import TableModel, find_cycle, normalised, wrong_row
 from ..errors import BadInput
-from ..graph._tables import TableModel, find_cycle, normalised, wrong_row
 from ._position import place
 
 _COMMENT = re.compile(r"^[ \t]*c(?:[ \t][^\n]*)?$", re.MULTILINE)

@@ -1,16 +1,16 @@
 """Recipes with scikit-learn's manners: energy + default learner + default inference."""
 
-from ._bernoulli_mixture import BernoulliMixture as BernoulliMixture
-from ._boltzmann import BernoulliRBM as BernoulliRBM
-from ._classify import LinearClassifier as LinearClassifier
-from ._energy_model import EnergyModel as EnergyModel
-from ._gmm_hmm import GMMHMM as GMMHMM
-from ._hmm import CategoricalHMM as CategoricalHMM
-from ._hmm import GaussianHMM as GaussianHMM
-from ._hmm import PoissonHMM as PoissonHMM
-from ._kalman import LinearGaussianChain as LinearGaussianChain
-from ._kmeans import KMeans as KMeans
-from ._mixture import GaussianMixture as GaussianMixture
-from ._mlp import MLPClassifier as MLPClassifier
-from ._ngram import NGramModel as NGramModel
-from ._vae import VAE as VAE
+from ._language.ngram import NGramModel as NGramModel
+from ._mixture.bernoulli import BernoulliMixture as BernoulliMixture
+from ._mixture.gaussian import GaussianMixture as GaussianMixture
+from ._mixture.kmeans import KMeans as KMeans
+from ._neural.energy_model import EnergyModel as EnergyModel
+from ._neural.rbm import BernoulliRBM as BernoulliRBM
+from ._neural.vae import VAE as VAE
+from ._sequence.gmm_hmm import GMMHMM as GMMHMM
+from ._sequence.hmm import CategoricalHMM as CategoricalHMM
+from ._sequence.hmm import GaussianHMM as GaussianHMM
+from ._sequence.hmm import PoissonHMM as PoissonHMM
+from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
+from ._supervised.linear import LinearClassifier as LinearClassifier
+from ._supervised.mlp import MLPClassifier as MLPClassifier

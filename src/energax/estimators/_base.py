@@ -19,23 +19,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import errors
+from .._util.keys import as_key
 from ..energy import Energy
 from ..errors import BadInput, Diverged, need_number, need_whole
 from ..estimate import Estimate
 from ..fitting import Fit, Learner
 from ..fitting import fit as run_fit
-from ..keys import as_key
 from ..learn import Descent, Objective
 from ..missing import Masked
-from ._door import ConvergenceWarning as ConvergenceWarning
-from ._door import NotFitted as NotFitted
-from ._door import at_the_door as at_the_door
-from ._door import whole_or_not_at_all
-from ._table import bucket as bucket
-from ._table import bucketed as bucketed
-from ._table import n_rows, rows_that_count
-from ._table import padded as padded
-from ._table import with_mask as with_mask
+from ._common.table import bucket as bucket
+from ._common.table import bucketed as bucketed
+from ._common.table import n_rows, rows_that_count
+from ._common.table import padded as padded
+from ._common.table import with_mask as with_mask
+from ._common.validation import ConvergenceWarning as ConvergenceWarning
+from ._common.validation import NotFitted as NotFitted
+from ._common.validation import at_the_door as at_the_door
+from ._common.validation import whole_or_not_at_all
 
 _PLAIN = tuple(map(np.dtype, (np.float32, np.float64, np.int32, np.int64)))
 

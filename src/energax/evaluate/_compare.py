@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._util.keys import as_key
 from ..catalog import CATALOG, Contender, Row
 from ..data import Standardised, Table, digits, find_spaces
 from ..data._table import known_name, listed
 from ..errors import BadInput, ConvergenceWarning, EnergaxError
 from ..estimate import Estimate
-from ..keys import as_key
 from ..spaces import Binary, Space
 from ._intervals import mean_interval, paired_difference
 from ._split import hold_out

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .._util.keys import as_key, numpy_generator
 from ..errors import BadInput
 from ..estimate import Estimate
-from ..keys import as_key, numpy_generator
 
 
 def _rows(values: Any, name: str = "values") -> np.ndarray:

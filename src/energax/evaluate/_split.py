@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._util.keys import as_key, numpy_generator
 from ..errors import BadInput
-from ..keys import as_key, numpy_generator
 
 
 def hold_out(n: int, test: float | int = 0.2, *, key: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import storage
+from .._util import storage
 from ..errors import BadFile, BadInput
-from ._structural import Structural, stable_text
+from ._static_functions import Structural, stable_text
 
 
 @dataclasses.dataclass(frozen=True)

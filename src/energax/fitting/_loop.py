@@ -13,15 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.keys import as_key, numpy_generator
 from ..batch import Batch
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable, need_whole
-from ..keys import as_key, numpy_generator
 from ..missing import number_of_rows
 from ..parameters import Freeze, check_parameters, in_its_precision, trainable
-from . import _compiled as compiled
-from ._checkpoint import as_checkpoint, fingerprint, load_carry, save_carry
-from ._data import (
+from . import _epochs as compiled
+from ._batching import (
     batch_layout,
     check_data,
     check_weights,
@@ -31,10 +30,11 @@ from ._data import (
     real_dtype,
     silenced,
 )
+from ._checkpoint import as_checkpoint, fingerprint, load_carry, save_carry
 from ._learner import Learner
 from ._progress import Bar
 from ._result import Fit
-from ._structural import plain, structural
+from ._static_functions import plain, structural
 
 _MOST_INDICES = 2**20  # of shuffled rows handed to one compiled call
 _MOST_EPOCHS = 64  # in one compiled call

@@ -13,12 +13,12 @@ import numpy as np
 from ..batch import Batch
 from ..errors import BadInput
 from ..missing import Masked, number_of_rows
-from . import _compiled as compiled
+from . import _epochs as compiled
+from ._batching import check_data, check_weights, padded_rows, real_dtype, silenced
 from ._checkpoint import fingerprint, load_carry, save_carry
-from ._data import check_data, check_weights, padded_rows, real_dtype, silenced
 from ._progress import Bar
 from ._result import Fit
-from ._structural import structural
+from ._static_functions import structural
 
 if TYPE_CHECKING:
     from ._loop import _Run

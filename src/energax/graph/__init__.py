@@ -1,5 +1,17 @@
 """Structure without numbers: separation, moral and chordal graphs, trees of cliques, causes."""
 
+from ..algorithms.chains.markov import CommunicatingClass as CommunicatingClass
+from ..algorithms.chains.markov import absorption_probabilities as absorption_probabilities
+from ..algorithms.chains.markov import communicating_classes as communicating_classes
+from ..algorithms.chains.markov import distances as distances
+from ..algorithms.chains.markov import hitting_probabilities as hitting_probabilities
+from ..algorithms.chains.markov import hitting_times as hitting_times
+from ..algorithms.chains.markov import is_reversible as is_reversible
+from ..algorithms.chains.markov import mixing_time as mixing_time
+from ..algorithms.chains.markov import stationary_distribution as stationary_distribution
+from ..algorithms.chains.markov import stationary_distributions as stationary_distributions
+from ..algorithms.chains.markov import transition_graph as transition_graph
+from ..algorithms.factors.model import TableModel as TableModel
 from ._causes import Verdict as Verdict
 from ._causes import backdoor_sets as backdoor_sets
 from ._causes import do as do
@@ -8,9 +20,6 @@ from ._causes import is_backdoor as is_backdoor
 from ._causes import is_frontdoor as is_frontdoor
 from ._chow_liu import chow_liu as chow_liu
 from ._chow_liu import mutual_information as mutual_information
-from ._climb import Move as Move
-from ._climb import Structure as Structure
-from ._climb import hill_climb as hill_climb
 from ._clique_tree import CliqueTree as CliqueTree
 from ._clique_tree import junction_tree as junction_tree
 from ._cost import Cost as Cost
@@ -19,17 +28,9 @@ from ._equivalence import cpdag as cpdag
 from ._equivalence import equivalent as equivalent
 from ._equivalence import skeleton as skeleton
 from ._equivalence import v_structures as v_structures
-from ._markov import CommunicatingClass as CommunicatingClass
-from ._markov import absorption_probabilities as absorption_probabilities
-from ._markov import communicating_classes as communicating_classes
-from ._markov import distances as distances
-from ._markov import hitting_probabilities as hitting_probabilities
-from ._markov import hitting_times as hitting_times
-from ._markov import is_reversible as is_reversible
-from ._markov import mixing_time as mixing_time
-from ._markov import stationary_distribution as stationary_distribution
-from ._markov import stationary_distributions as stationary_distributions
-from ._markov import transition_graph as transition_graph
+from ._hill_climbing import Move as Move
+from ._hill_climbing import Structure as Structure
+from ._hill_climbing import hill_climb as hill_climb
 from ._moral import markov_blanket as markov_blanket
 from ._moral import moralise as moralise
 from ._scores import family_score as family_score
@@ -37,7 +38,6 @@ from ._scores import structure_score as structure_score
 from ._separation import Separation as Separation
 from ._separation import d_separated as d_separated
 from ._separation import separated as separated
-from ._tables import TableModel as TableModel
 from ._triangulation import Triangulation as Triangulation
 from ._triangulation import triangulate as triangulate
 from ._triangulation import triangulate_scopes as triangulate_scopes

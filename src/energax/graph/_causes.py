@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ._moral import moralise
-from ._nodes import Node, apart, as_node, as_nodes, directed
 from ._separation import ancestors, d_separated, descendants
+from ._validation import Node, apart, as_node, as_nodes, directed
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from ..errors import BadInput
-from ._counts import Columns
+from ._contingency import Columns
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ._cost import Cost, table_cost
-from ._nodes import Node
+from ._validation import Node
 
 if TYPE_CHECKING:
     import networkx as nx

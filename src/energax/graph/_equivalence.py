@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ._nodes import Node, directed
+from ._validation import Node, directed
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ._nodes import Node, as_node, directed
+from ._validation import Node, as_node, directed
 
 if TYPE_CHECKING:
     import networkx as nx

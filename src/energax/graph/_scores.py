@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from ..errors import BadInput
-from ._counts import Columns
-from ._nodes import directed
+from ._contingency import Columns
+from ._validation import directed
 
 if TYPE_CHECKING:
     import networkx as nx

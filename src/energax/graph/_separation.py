@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
-from ._nodes import Node, apart, as_nodes, directed, undirected
+from ._validation import Node, apart, as_nodes, directed, undirected
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ._cost import Cost, table_cost
-from ._nodes import undirected
+from ._validation import undirected
 
 if TYPE_CHECKING:
     import networkx as nx

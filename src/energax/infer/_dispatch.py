@@ -9,30 +9,30 @@ from typing import Any
 import numpy as np
 
 from .. import finite
+from .._util.keys import as_key
 from ..energy import Energy
 from ..errors import BadInput, Intractable, Unsuitable
 from ..estimate import Estimate
-from ..keys import as_key
 from ..parameters import in_its_precision, remembered
 from ..samplers import Draws, Gibbs, Langevin, Sampler
-from ._ancestral import Ancestral
-from ._annealed import AnnealedImportance
-from ._approximate import BeliefPropagation, MeanField
-from ._chain_methods import ForwardBackward
-from ._chains import Chains
-from ._conditional import Conditional
-from ._enumeration import Enumeration
-from ._exact import Exact
-from ._importance import Importance
-from ._lbfgs import LBFGS
-from ._likelihood_weighting import LikelihoodWeighting
-from ._message_passing import MessagePassing
+from ._exact.closed_form import Exact
+from ._exact.conditional import Conditional
+from ._exact.enumeration import Enumeration
+from ._exact.marginals import joint_values_needed, not_summed_out
+from ._graphical.approximate import BeliefPropagation, MeanField
+from ._graphical.likelihood_weighting import LikelihoodWeighting
+from ._graphical.message_passing import MessagePassing
+from ._graphical.variable_elimination import VariableElimination
 from ._method import TASKS, Method, Minimum, Plan
+from ._monte_carlo.ancestral import Ancestral
+from ._monte_carlo.annealed import AnnealedImportance
+from ._monte_carlo.importance import Importance
+from ._monte_carlo.mcmc import Chains
+from ._optimise.lbfgs import LBFGS
 from ._posterior import Posterior
-from ._question import Question, need_inputs
-from ._states import Kalman
-from ._sums import joint_values_needed, not_summed_out
-from ._variable_elimination import VariableElimination
+from ._query import Question, need_inputs
+from ._sequence.forward_backward import ForwardBackward
+from ._sequence.kalman import Kalman
 
 _STANDARD: dict[str, tuple[Method, ...]] = {
     "argmin": (Exact(), Enumeration(), LBFGS()),

@@ -13,7 +13,7 @@ from ..estimate import Estimate
 if TYPE_CHECKING:
     from ..samplers import Draws
     from ._posterior import Posterior
-    from ._question import Question
+    from ._query import Question
 
 TASKS = ("argmin", "posterior", "log_prob", "log_partition", "sample")
 

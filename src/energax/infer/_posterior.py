@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.keys import as_key
 from ..errors import BadInput, Intractable, Unsuitable
 from ..estimate import Estimate
-from ..keys import as_key
 from ..parameters import precision_of
 from ..spaces import Binary, Space
 
 if TYPE_CHECKING:
     from ..samplers import Draws
-    from ._question import Question
+    from ._query import Question
 
 
 def only_one(names: tuple[str, ...], name: str) -> None:

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ._held import held
-from ._needs import need_complete, need_free_energy, need_real
 from ._objective import Objective, need_variables
+from ._requirements import need_complete, need_free_energy, need_real
 
 _MOST_PAIRED = 2048  # rows whose discrepancy is computed from all pairs
 _WIDTHS = (0.25, 1.0, 4.0)  # of the kernels, in mean squared distances of the data

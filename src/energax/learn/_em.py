@@ -16,7 +16,7 @@ from ..errors import BadInput, Unsuitable, need_whole
 from ..finite import ENUMERATION_LIMIT, Assignments
 from ..fitting import Learner, check_number
 from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
-from ._needs import by_encoder, has_log_partition, need_joint, need_marginals
+from ._requirements import by_encoder, has_log_partition, need_joint, need_marginals
 
 
 class EMState(eqx.Module):

@@ -8,8 +8,8 @@ from typing import Any
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ..spaces import Real
-from ._needs import need_free_energy, need_log_partition, need_marginals
 from ._objective import Objective, need_variables
+from ._requirements import need_free_energy, need_log_partition, need_marginals
 
 
 class NegativeLogLikelihood(Objective):

@@ -8,10 +8,10 @@ from typing import Any
 
 import equinox as eqx
 
+from .._util.printing import shown
 from ..batch import Batch
 from ..energy import Energy
 from ..errors import Unsuitable
-from ..showing import shown
 
 
 class Objective(eqx.Module):

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from ..batch import Batch
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
-from ._needs import has_log_partition, need_free_energy, need_joint, need_log_partition, need_marginals
 from ._objective import Objective
+from ._requirements import has_log_partition, need_free_energy, need_joint, need_log_partition, need_marginals
 
 
 class ELBO(Objective):

@@ -8,9 +8,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 
+from .._util.keys import as_key
+from .._util.xla import softplus
 from ..errors import BadInput
-from ..fusion import softplus
-from ..keys import as_key
 from ..missing import known, mask_of
 from ._network import mlp
 

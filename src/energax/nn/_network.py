@@ -8,8 +8,8 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 
+from .._util.keys import as_key
 from ..errors import BadInput
-from ..keys import as_key
 
 
 def mlp(

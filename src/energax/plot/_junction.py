@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadInput
 from ..graph import junction_tree as joined
 from ._arrows import draw_route
-from ._layers import layered
+from ._layered_layout import layered
 from ._style import INK, LINE, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import BadInput
 from ._arrows import draw_route
-from ._layers import Point, layered
-from ._springs import sprung
+from ._force_layout import sprung
+from ._layered_layout import Point, layered
 from ._style import INK, LINE, MARK, MARK_PANEL, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
 
 if TYPE_CHECKING:

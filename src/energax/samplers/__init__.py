@@ -1,5 +1,6 @@
 """Chains that leave p ∝ exp(−e) as it is."""
 
+from ._default import suited as suited
 from ._draws import Draws as Draws
 from ._gibbs import Gibbs as Gibbs
 from ._gibbs import draw_rest as draw_rest
@@ -7,4 +8,3 @@ from ._gibbs import knows_conditional as knows_conditional
 from ._langevin import Langevin as Langevin
 from ._run import run_chains as run_chains
 from ._sampler import Sampler as Sampler
-from ._suited import suited as suited

@@ -8,9 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.linalg import cholesky, solve_lower
 from ..energy import Energy, FiniteDistribution, answers, evaluated
 from ..errors import BadInput, Unsuitable
-from ..linalg import cholesky, solve_lower
 from ._sampler import Sampler
 
 

@@ -10,8 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.keys import unrolled
 from ..energy import Energy
-from ..keys import unrolled
 from ..missing import is_masked, known, mask_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .. import storage
+from .._util import storage
 from ..errors import BadFile, BadInput
 from ._reader import Reader
 from ._writer import Writer

@@ -90,7 +90,7 @@ def _energax() -> Any:
 
 
 def _subpackage(module: str) -> str:
-    """`energax.energies` of `energax.energies._boltzmann.rbm`: private parts of a path may change."""
+    """`energax.energies` of `energax.energies._boltzmann.rbm.rbm`: private parts of a path may change."""
     return ".".join(module.split(".")[:2])
 
 

@@ -4,10 +4,10 @@ A space checks values at the door, lists them when it is finite, and carries the
 to ℝⁿ through which descent and samplers move (NumPyro's `biject_to`).
 """
 
-from ..fields import declared as declared
-from ..fields import fixed as fixed
-from ..fields import is_concrete as is_concrete
-from ..fields import parameter as parameter
+from .._util.fields import declared as declared
+from .._util.fields import fixed as fixed
+from .._util.fields import is_concrete as is_concrete
+from .._util.fields import parameter as parameter
 from ._counted import Binary as Binary
 from ._counted import Categorical as Categorical
 from ._counted import Count as Count

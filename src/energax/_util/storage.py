@@ -1,0 +1,102 @@
+"""Arrays and a JSON document in one safetensors file, written whole or not at all.
+
+Loading reads data and runs nothing. The header carries our format name, its version and a
+digest, so that a truncated, altered, foreign or newer file is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadFile
+
+FORMAT, VERSION = "energax", 1
+_STALE = 3600.0  # seconds after which nobody is still writing a part
+
+
+def _digest(arrays: dict[str, np.ndarray], document: str) -> str:
+    h = hashlib.sha256(document.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        h.update(f"{name}:{array.dtype.str}:{array.shape}".encode())
+        h.update(array.tobytes())
+    return h.hexdigest()
+
+
+def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, Any]) -> None:
+    """Write atomically: a reader, or a crash, sees the old file or the new one, never a part."""
+    from safetensors.numpy import save
+
+    path = Path(path)
+    plain = {k: np.array(v, order="C") for k, v in arrays.items()}
+    text = json.dumps(document, sort_keys=True)
+    header = {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "document": text,
+        "digest": _digest(plain, text),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(save(plain, metadata=header))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove the parts of this very file that a killed process left behind, never one being written."""
+    ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.part")
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if not ours.fullmatch(entry.name):
+                continue
+            with contextlib.suppress(OSError):  # another process may sweep too; a leftover harms nobody
+                found = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _STALE:
+                    os.unlink(entry.path)
+
+
+def read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the document, or a `BadFile` that says what is wrong and what to do."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise BadFile(f"{path}: there is no such file. Check the path.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadFile(
+            f"{path}: truncated, or not a safetensors file ({error}). Save it again from the source."
+        ) from None
+    if header.get("format") != FORMAT:
+        raise BadFile(f"{path}: a safetensors file that energax did not write.")
+    version = header.get("version", "")
+    if not version.isdigit() or int(version) > VERSION:
+        raise BadFile(
+            f"{path}: written in format version {version}; this energax reads up to {VERSION}. "
+            "Update energax."
+        )
+    text = header.get("document", "")
+    if header.get("digest") != _digest(arrays, text):
+        raise BadFile(f"{path}: the contents do not match their digest: altered after saving.")
+    return arrays, json.loads(text)

@@ -1,0 +1,1 @@
+"""Algorithms on arrays. They know no energies."""

@@ -1,0 +1,1 @@
+"""Recursions on chains: hidden Markov, Kalman, Markov-chain theory."""

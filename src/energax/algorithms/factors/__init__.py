@@ -1,0 +1,1 @@
+"""Sums, minima and draws of products of tables."""

@@ -1,0 +1,1 @@
+"""Linear systems with Gaussian noise, and Gaussians with missing entries."""

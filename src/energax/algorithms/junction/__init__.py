@@ -1,0 +1,1 @@
+"""The junction tree: layout, message passing, marginals, draws."""

@@ -1,0 +1,1 @@
+"""Minimisation: L-BFGS and k-means."""

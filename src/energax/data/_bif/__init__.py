@@ -1,0 +1,1 @@
+"""The BIF format of Bayesian networks: lexer, blocks, parser."""

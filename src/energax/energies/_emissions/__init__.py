@@ -1,0 +1,1 @@
+"""Densities p(x | z), stacked over the values of z."""

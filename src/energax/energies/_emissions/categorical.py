@@ -1,0 +1,110 @@
+"""k dice, stacked: the emission of hidden chains and mixtures over symbols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._util.xla import apart
+from ...algorithms.optimise.kmeans import random_sums
+from ...errors import BadInput
+from ...missing import is_masked, known
+from ...spaces import Categorical, Simplex, fixed, is_concrete, parameter
+from .base import Emission, shares
+
+
+class Categoricals(Emission):
+    """e(x, z) = −Σ_c log p_c[z, x_c]: x one symbol of m, or several columns of such symbols.
+
+    A missing symbol is summed out by leaving its term away.
+
+    Args:
+        probs: (k, m), a row for every z; or (columns, k, m).
+        prior: pseudo-counts that `maximise` adds to every symbol, a number or an array like
+            `probs`: 0 is maximum likelihood, α − 1 the mode under a Dirichlet(α).
+
+    >>> dice = Categoricals([[1 / 6] * 6, [0.1] * 5 + [0.5]])
+    >>> jnp.exp(-dice.energies(x=5)).tolist()
+    [0.16666..., 0.5]
+    """
+
+    probs: jax.Array = parameter(Simplex())
+    prior: Any = fixed(default=0.0)
+
+    def __init__(self, probs: Any, prior: Any = 0.0):
+        probs = jnp.asarray(probs)
+        if probs.ndim not in (2, 3):
+            raise BadInput("probs", f"shape {probs.shape}", "(k, symbols), or (columns, k, symbols)")
+        if is_concrete(probs):
+            Simplex(probs.shape[-1]).check(np.asarray(probs), "probs", missing=False)
+        self.probs = probs
+        self.prior = prior if isinstance(prior, int | float) else jnp.asarray(prior)
+
+    @property
+    def spaces(self):
+        *columns, k, m = self.probs.shape
+        return {"x": Categorical(m, *columns), "z": Categorical(k)}
+
+    def row_energies(self, *, x):
+        value = jnp.asarray(known(x)).astype(jnp.int32)
+        table = -jnp.swapaxes(apart(jnp.log, self.probs), -1, -2)  # else taken anew at every look-up
+        if self.probs.ndim == 2:
+            energies = table[value]
+            return jnp.where(x.observed[:, None], energies, 0) if is_masked(x) else energies
+        energies = jax.vmap(lambda t, v: t[v], (0, 1), 1)(table, value)  # (n, columns, k)
+        return (jnp.where(x.observed[..., None], energies, 0) if is_masked(x) else energies).sum(1)
+
+    def coded(self, *, x):
+        if self.probs.ndim > 2:
+            return None
+        value, m = jnp.asarray(known(x)).astype(jnp.int32), self.probs.shape[-1]
+        unseen = jnp.zeros((1, len(self.probs)), self.probs.dtype)
+        table = jnp.concatenate([-jnp.log(self.probs).T, unseen])
+        return table, jnp.where(x.observed, value, m) if is_masked(x) else value
+
+    def emit(self, key, z):
+        logits = jnp.log(self.probs[..., z, :])
+        return jax.random.categorical(key, logits).astype(self.spaces["x"].jax_dtype)
+
+    def given_state(self, z):
+        from numpyro.distributions import Categorical as Choice
+
+        distribution = Choice(probs=self.probs[..., z, :])
+        return distribution if self.probs.ndim == 2 else distribution.to_event(1)
+
+    # -- EM ------------------------------------------------------------------------------
+
+    def statistics(self, data, posterior):
+        """How often each z showed every symbol."""
+        x, m = data["x"], self.probs.shape[-1]
+        value = jnp.asarray(known(x)).astype(jnp.int32)
+        seen = x.observed if is_masked(x) else None
+        if self.probs.ndim == 2:
+            return {"symbols": _counted(value, seen, posterior, m)}
+        count = jax.vmap(lambda v, s: _counted(v, s, posterior, m), (1, None if seen is None else 1))
+        return {"symbols": count(value, seen)}
+
+    def maximise(self, statistics, trainable=None):
+        return Categoricals(shares(statistics["symbols"] + self.prior, self.probs), self.prior)
+
+    def initialise(self, key, data, weight):
+        """Every row shared out by chance."""
+        return self.maximise(random_sums(self, key, {"x": data["x"]}, weight.astype(self.probs.dtype)))
+
+    def impute(self, data, posterior):
+        """The most probable symbol where nothing is known."""
+        x = data["x"]
+        if not is_masked(x):
+            return {"x": x}
+        expected = jnp.einsum("nk,...km->n...m", posterior, self.probs)
+        return {"x": x.fill(jnp.argmax(expected, -1).astype(jnp.asarray(x.value).dtype))}
+
+
+def _counted(value: Any, seen: Any, posterior: Any, m: int) -> Any:
+    """Σ over rows of the posterior, by symbol: (k, m)."""
+    if seen is not None:
+        posterior = jnp.where(seen[:, None], posterior, 0)
+    return jnp.zeros((m, posterior.shape[1]), posterior.dtype).at[value].add(posterior).T

@@ -1,0 +1,156 @@
+"""A mixture for every state: the emission of hidden chains whose states have several modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...algorithms.optimise.kmeans import column_moments, nearest_center, start_centers
+from ...batch import mean_of
+from ...errors import BadInput
+from ...parameters import constrained_maximum, recentred
+from ...spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
+from .base import Emission, shares
+from .covariance import Covariance, _half_log_two_pi, _inverse_factor, _require, _ridged
+
+
+class Mixtures(Emission):
+    """p(x | z) = Σ_c w_zc p(x | z m + c): every state a mixture of m components of one stacked emission.
+
+    Args:
+        components: an emission over k · m components, those of state 0 first.
+        weights: w, (k, m).
+        prior: pseudo-counts that `maximise` adds to every weight.
+
+    >>> from energax.energies import Gaussians
+    >>> four = Gaussians([[-1.0], [1.0], [5.0], [6.0]], jnp.ones((4, 1, 1)))
+    >>> Mixtures(four, [[0.5, 0.5], [0.9, 0.1]]).energies(x=jnp.array([0.0])).tolist()
+    [1.4189..., 13.523...]
+    """
+
+    components: Any
+    weights: jax.Array = parameter(Simplex())
+    prior: Any = fixed(default=0.0)
+
+    def __init__(self, components: Any, weights: Any, prior: Any = 0.0):
+        weights = jnp.asarray(weights)
+        n = components.spaces["z"].k
+        if weights.ndim != 2 or weights.size != n:
+            raise BadInput("weights", f"shape {weights.shape}", f"(states, components) of {n} in all")
+        if is_concrete(weights):
+            Simplex(weights.shape[1]).check(np.asarray(weights), "weights", missing=False)
+        self.components, self.weights = components, weights
+        self.prior = prior if isinstance(prior, int | float) else jnp.asarray(prior)
+
+    @property
+    def spaces(self):
+        return {"x": self.components.spaces["x"], "z": Categorical(self.weights.shape[0])}
+
+    def _joint(self, x: Any) -> Any:
+        """log w p(x | z, c) of many rows, (n, k, m)."""
+        energies = self.components.row_energies(x=x)
+        return jnp.log(self.weights) - energies.reshape(-1, *self.weights.shape)
+
+    def row_energies(self, *, x):
+        return -jax.nn.logsumexp(self._joint(x), axis=2)
+
+    def emit(self, key, z):
+        choose, emit = jax.random.split(key)
+        c = jax.random.categorical(choose, jnp.log(self.weights[z]))
+        return self.components.draw(emit, z=z * self.weights.shape[1] + c)["x"]
+
+    # -- EM ------------------------------------------------------------------------------
+
+    def statistics(self, data, posterior):
+        share = jax.nn.softmax(self._joint(data["x"]), axis=2) * posterior[:, :, None]
+        flat = share.reshape(len(posterior), -1)
+        return {"weight": share.sum(0), "parts": self.components.statistics(data, flat)}
+
+    def maximise(self, statistics, trainable=None):
+        moves = None if trainable is None else trainable.components
+        components = constrained_maximum(self.components, statistics["parts"], moves)
+        weights = shares(statistics["weight"] + self.prior, self.weights)
+        if trainable is not None and not trainable.weights:
+            weights = self.weights
+        return Mixtures(components, weights, self.prior)
+
+    def recentred(self, statistics, reference):
+        parts = recentred(self.components, statistics["parts"], reference.components)
+        return {"weight": statistics["weight"], "parts": parts}
+
+    def initialise(self, key, data, weight):
+        """Rows are parted among the states first, and those of each state among its components."""
+        components = self.components.initialise(key, data, weight)
+        if hasattr(components, "of_nearest"):
+            k, m = self.weights.shape
+            middle, _ = column_moments(data["x"], weight)
+            centers = start_centers("kmeans", key, data["x"], weight, k)
+            state = nearest_center(data["x"], centers, middle)
+            each = lambda i: start_centers("k-means++", key, data["x"], weight * (state == i), m)
+            means = jnp.concatenate([each(i) for i in range(k)]).astype(components.means.dtype)
+            components = eqx.tree_at(lambda c: c.means, components, means).of_nearest(data, weight)
+        return Mixtures(components, self.weights, self.prior)
+
+    def impute(self, data, posterior):
+        share = jax.nn.softmax(self._joint(data["x"]), axis=2) * posterior[:, :, None]
+        return self.components.impute(data, share.reshape(len(posterior), -1))
+
+
+class TiedWithin(Covariance):
+    """One matrix for the m components of every state: `matrix` (k, d, d), of k · m Gaussians."""
+
+    matrix: jax.Array = parameter(PositiveDefinite())
+    floor: float = eqx.field(static=True, default=1e-6)
+    n_each: int = eqx.field(static=True, default=1)
+
+    @classmethod
+    def unit(cls, k, d, dtype=None, floor=1e-6):
+        return cls(jnp.broadcast_to(jnp.eye(d, dtype=dtype), (k, d, d)), floor)
+
+    def check(self, k, d):
+        _require("covariance.matrix", self.matrix.shape, (k // self.n_each, d, d))
+
+    def n_free(self, k, d):
+        return self.matrix.shape[0] * d * (d + 1) // 2
+
+    def row_energies(self, x, means):
+        inverse, log_det = _inverse_factor(self.matrix)
+        middle, d = means.mean(0), means.shape[1]
+        projected = jnp.einsum("kij,nj->kni", inverse, x - middle)
+        offset = jnp.einsum("kij,kmj->kmi", inverse, (means - middle).reshape(-1, self.n_each, d))
+        # Columns last, as `Tied` has them and for its reason.
+        squared = jnp.square(projected[:, None] - offset[:, :, None]).sum(3)  # (k, m, n)
+        energies = 0.5 * squared + (log_det + _half_log_two_pi(d, x.dtype))[:, None, None]
+        return energies.reshape(len(means), -1).T
+
+    def scatter(self, x, means, posterior):
+        centred = (x.T - means[:, :, None]) * jnp.sqrt(posterior).T[:, None, :]
+        return self.reduce(jnp.einsum("kin,kjn->kij", centred, centred))
+
+    def reduce(self, dense):
+        return self._within(dense)
+
+    def shifted(self, scatter, count, first, shift):
+        cross = first[:, :, None] * shift[:, None, :]
+        outer = count[:, None, None] * shift[:, :, None] * shift[:, None, :]
+        return scatter + self._within(cross + jnp.swapaxes(cross, 1, 2) + outer)
+
+    def maximise(self, scatter, count, scale):
+        total = self._within(count)
+        scale = mean_of(self._within(count[:, None] * scale), total[:, None], 0.0)
+        share = mean_of(scatter, total[:, None, None], self.matrix)
+        return TiedWithin(_ridged(share, scale, self.floor), self.floor, self.n_each)
+
+    def dense(self, k, d):
+        return jnp.repeat(self.matrix, self.n_each, axis=0)
+
+    def factor(self, z, d):
+        return jnp.linalg.cholesky(self.matrix[z // self.n_each])
+
+    def _within(self, values: Any) -> Any:
+        """Sums over the components of every state."""
+        return values.reshape(-1, self.n_each, *values.shape[1:]).sum(1)

@@ -1,0 +1,116 @@
+"""Columns of different kinds in one row: a product of emissions, each over some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Rows
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ...errors import BadInput
+from ...missing import Masked, is_masked, known
+from ...parameters import constrained_maximum, has_m_step, recentred
+from ...spaces import Categorical, Real
+from .base import Emission
+
+
+class Product(Emission):
+    """e(x, z) = Σ_p e_p(x[columns_p], z): independent parts given z, of any emissions.
+
+    x is a row of real numbers; a part over symbols or counts reads its columns as whole numbers.
+
+    Args:
+        parts: emissions over the same k values of z.
+        columns: for each part, the numbers of the columns that it reads; by default they follow
+            one another.
+
+    >>> from energax.energies import Gaussians
+    >>> from energax.energies._emissions.categorical import Categoricals
+    >>> normal = Gaussians([[0.0], [2.0]], jnp.ones((2, 1, 1)))
+    >>> both = Product((normal, Categoricals([[0.9, 0.1], [0.1, 0.9]])))
+    >>> both.energies(x=jnp.array([0.0, 1.0])).tolist()
+    [3.2215..., 3.024...]
+    """
+
+    parts: tuple[Any, ...]
+    columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    def __init__(self, parts: Rows[Any], columns: Rows[Rows[int]] | None = None):
+        parts = tuple(parts)
+        if not parts:
+            raise BadInput("parts", "none", "at least one emission")
+        widths = [max(1, part.spaces["x"].size) for part in parts]
+        if columns is None:
+            ends = [sum(widths[: i + 1]) for i in range(len(widths))]
+            columns = [range(end - width, end) for end, width in zip(ends, widths, strict=True)]
+        columns = tuple(tuple(int(c) for c in each) for each in columns)
+        if [len(c) for c in columns] != widths:
+            raise BadInput("columns", f"{columns}", f"{widths} columns for the {len(parts)} parts")
+        if sorted(c for each in columns for c in each) != list(range(sum(widths))):
+            raise BadInput("columns", f"{columns}", f"each of 0 to {sum(widths) - 1} once")
+        states = {part.spaces["z"] for part in parts}
+        if len(states) > 1:
+            raise BadInput("parts", f"z in {sorted(map(repr, states))}", "the same values of z in all")
+        for i, part in enumerate(parts):
+            if not getattr(part, "normalised", False) or not hasattr(part, "row_energies"):
+                raise BadInput(f"parts[{i}]", type(part).__name__, "an emission: p(x | z), normalised")
+        self.parts, self.columns = parts, columns
+
+    @property
+    def spaces(self):
+        return {"x": Real(sum(map(len, self.columns))), "z": Categorical(self.parts[0].spaces["z"].k)}
+
+    def _each(self, x: Any) -> list[Any]:
+        """x as every part reads it, (n, *shape) or one example."""
+        return [
+            _read(part.spaces["x"], x, columns)
+            for part, columns in zip(self.parts, self.columns, strict=True)
+        ]
+
+    def row_energies(self, *, x):
+        return sum(part.row_energies(x=v) for part, v in zip(self.parts, self._each(x), strict=True))
+
+    def emit(self, key, z):
+        keys = jax.random.split(key, len(self.parts))
+        dtype = self._real
+        drawn = [p.draw(k, z=z)["x"] for p, k in zip(self.parts, keys, strict=True)]
+        order = jnp.argsort(jnp.array([c for each in self.columns for c in each]))
+        return jnp.concatenate([jnp.ravel(v).astype(dtype) for v in drawn])[order]
+
+    # -- EM ------------------------------------------------------------------------------
+
+    @property
+    def has_m_step(self) -> bool:
+        return all(map(has_m_step, self.parts))
+
+    def statistics(self, data, posterior):
+        each = zip(self.parts, self._each(data["x"]), strict=True)
+        return tuple(part.statistics({"x": v}, posterior) for part, v in each)
+
+    def maximise(self, statistics, trainable=None):
+        moves = (None,) * len(self.parts) if trainable is None else trainable.parts
+        each = zip(self.parts, statistics, moves, strict=True)
+        return Product(tuple(constrained_maximum(p, s, m) for p, s, m in each), self.columns)
+
+    def recentred(self, statistics, reference):
+        each = zip(self.parts, statistics, reference.parts, strict=True)
+        return tuple(recentred(part, s, r) for part, s, r in each)
+
+    def initialise(self, key, data, weight):
+        keys = jax.random.split(key, len(self.parts))
+        each = zip(self.parts, self._each(data["x"]), keys, strict=True)
+        return Product(tuple(p.initialise(k, {"x": v}, weight) for p, v, k in each), self.columns)
+
+
+def _read(space: Any, x: Any, columns: tuple[int, ...]) -> Any:
+    index = jnp.array(columns)
+
+    def shaped(a):
+        rows = jnp.take(jnp.asarray(a), index, axis=-1)
+        return rows.reshape(*rows.shape[:-1], *space.shape)
+
+    value = shaped(known(x))
+    value = value if jnp.issubdtype(jnp.dtype(space.dtype), jnp.floating) else value.astype(jnp.int32)
+    return Masked(value, shaped(x.observed)) if is_masked(x) else value

@@ -1,0 +1,352 @@
+"""Networks of finite variables: an energy that is a sum of small ones, read by message passing."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...algorithms.factors.tables import Tables
+from ...algorithms.junction.tree import JunctionTree
+from ...energy import Energy
+from ...errors import BadInput
+from ...finite import Assignments, table
+from ...graph import TableModel
+from ...infer._graphical.message_passing import MESSAGE_PASSING
+from ...missing import is_masked
+from ...parameters import in_its_precision
+from ...spaces import Categorical, Space, is_concrete
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_MOST_ENTRIES = 2**20  # of the table of one factor that is an energy of somebody's own
+
+
+class Factor(Energy):
+    """e(x) = −log φ(x), φ ≥ 0 a table over a few named variables, one axis each.
+
+    >>> agree = Factor(("a", "b"), [[2.0, 1.0], [1.0, 2.0]])
+    >>> agree(a=0, b=0)                                       # −log 2
+    Array(-0.69314718, dtype=float64)
+    """
+
+    log_table: jax.Array
+    names: tuple[str, ...] = eqx.field(static=True)
+    states: tuple[tuple[str, ...] | None, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        values: Any = None,
+        *,
+        log_table: Any = None,
+        states: Iterable[Any] | None = None,
+    ):
+        self.names = (names,) if isinstance(names, str) else tuple(names)
+        if (values is None) == (log_table is None):
+            raise BadInput("values", "both or neither of values and log_table", "one of them")
+        if log_table is None:
+            log_table = log_of(values, f"the table over ({', '.join(self.names)})")
+        self.log_table = held(log_table)
+        shape = self.log_table.shape
+        if len(shape) != len(self.names) or len(set(self.names)) != len(self.names):
+            found = f"shape {shape} for ({', '.join(self.names)})"
+            raise BadInput("values", found, "one axis for each of the names, all different")
+        self.states = (None,) * len(self.names) if states is None else tuple(map(as_labels, states))
+
+    @property
+    def spaces(self):
+        each = zip(self.names, self.log_table.shape, self.states, strict=True)
+        return {name: Categorical(k, labels=labels) for name, k, labels in each}
+
+    @in_its_precision
+    def __call__(self, **values):
+        return -self.log_table[tuple(values[name] for name in self.names)]
+
+
+def as_labels(states: Any) -> tuple[str, ...] | None:
+    return None if states is None else tuple(map(str, states))
+
+
+def held(values: Any) -> jax.Array:
+    """An array of the precision that it came in: tables of 64 bits stay so wherever they were made."""
+    if isinstance(values, jax.Array):
+        return values
+    array = _rectangular(values)
+    if array.dtype != np.float64:
+        return jnp.asarray(array)
+    with jax.enable_x64(True):
+        return jnp.asarray(array)
+
+
+def _rectangular(values: Any) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise BadInput("table", "rows of differing lengths", "an array of numbers") from None
+    if array.dtype.kind not in "biuf":
+        raise BadInput("table", f"dtype {array.dtype}", "an array of numbers")
+    return array
+
+
+def log_of(values: Any, what: str) -> Any:
+    """log φ of a table that holds no negative number, −∞ for what is impossible."""
+    if not is_concrete(values):
+        return jnp.log(values)
+    array = _rectangular(values)
+    if not np.all(array >= 0) or not np.isfinite(array).all():
+        raise BadInput(what, "an entry that is negative or not a finite number", "numbers >= 0")
+    if not (array > 0).any():
+        raise BadInput(what, "nothing but zeros", "at least one entry > 0")
+    with np.errstate(divide="ignore"):
+        return np.log(array.astype(array.dtype if array.dtype.kind == "f" else float))
+
+
+class Network(Energy):
+    """e(x) = Σ_f e_f(x_f): what a sum of small energies over finite variables knows about itself.
+
+    All of it is message passing on a junction tree (`infer/_junction.py`), built for whatever is given.
+    """
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Energy, ...]:
+        """The small energies that are summed."""
+
+    #: Whether log Z needs no sum.
+    knows_log_partition: ClassVar[bool] = False
+
+    @property
+    def marginalises(self):  # type: ignore[override]
+        return frozenset(self.spaces)
+
+    @property
+    def spaces(self):
+        out: dict[str, Space] = {}
+        for part in self.parts:
+            for name, space in part.spaces.items():
+                before = out.setdefault(name, space)
+                if before != space and _labels(before) is None and before == _bare(space):
+                    out[name] = space  # one part may name the states for all
+                elif before != space and before != _bare(space) and _bare(before) != space:
+                    raise BadInput(name, f"both {before!r} and {space!r}", "one space for one variable")
+        return out
+
+    @in_its_precision
+    def __call__(self, **values):
+        if any(map(is_masked, values.values())):
+            return self.free_energy(**values)
+        each = (part(**{name: values[name] for name in part.spaces}) for part in self.parts)
+        return functools.reduce(jnp.add, each)
+
+    @in_its_precision
+    def tables(self) -> Tables:
+        """The same energy as tables of logs."""
+        spaces = self.spaces
+        names = tuple(spaces)
+        scopes = tuple(tuple(names.index(n) for n in part.spaces) for part in self.parts)
+        cards = tuple(spaces[n].n_values for n in names)
+        return Tables(names, cards, scopes, tuple(map(_log_table, self.parts)))
+
+    def inference(self, task):
+        return MESSAGE_PASSING
+
+    @in_its_precision
+    def free_energy(self, **given):
+        rest, evidence = self.tables().given(given)
+        return -rest.log_partition(evidence)
+
+    @in_its_precision
+    def log_partition(self):
+        tables, evidence = self.tables().given({})
+        return tables.log_partition(evidence)
+
+    @in_its_precision
+    def draw(self, key, **given):
+        rest, evidence = self.tables().given(given)
+        return {name: values[0] for name, values in rest.draw(key, 1, evidence).items()}
+
+    def graph(self) -> nx.Graph:
+        """An edge wherever two variables share a part."""
+        import networkx as nx
+
+        graph = nx.Graph()
+        graph.add_nodes_from(self.spaces)
+        for part in self.parts:
+            graph.add_edges_from(itertools.combinations(part.spaces, 2))
+        return graph
+
+    def junction_tree(self, *given: str) -> JunctionTree:
+        """The tree on which questions with these variables given are answered: width, bytes, operations."""
+        return JunctionTree.build(*self.tables().shapes_given(given))
+
+    def observe(self, **values: Any) -> MarkovField:
+        """This model with some variables known: their tables are cut down, and log Z is log p̃(values)."""
+        spaces, tables = self.spaces, self.tables()
+        for name in values:
+            if name not in spaces:
+                raise BadInput("observe", repr(name), f"some of {list(spaces)}")
+        seen = {n: int(spaces[n].check(v, n, missing=False)) for n, v in values.items()}
+        factors = []
+        for scope, log_table in zip(tables.scopes, tables.logs, strict=True):
+            names = [tables.names[v] for v in scope]
+            left = [n for n in names if n not in seen]
+            at = tuple(seen.get(n, slice(None)) for n in names)
+            states = [_labels(spaces[n]) for n in left]
+            factors.append(Factor(left, log_table=_exactly(log_table)[at], states=states))
+        for name, state in seen.items():
+            certain = np.where(np.arange(spaces[name].n_values) == state, 0.0, -np.inf)
+            factors.append(Factor((name,), log_table=certain, states=(_labels(spaces[name]),)))
+        return MarkovField(factors)
+
+    def soft_evidence(self, **likelihoods: Any) -> FactorGraph:
+        """This model with an uncertain observation: a vector of p(seen | state), by number or by name.
+
+        log Z of the result less log Z of this model is log p(seen).
+        """
+        spaces, extra = self.spaces, []
+        for name, vector in likelihoods.items():
+            if name not in spaces:
+                raise BadInput("soft_evidence", repr(name), f"one of {list(spaces)}")
+            labels = _labels(spaces[name])
+            extra.append(Factor((name,), _vector(vector, name, spaces[name]), states=(labels,)))
+        return FactorGraph((*self.parts, *extra))
+
+
+def _exactly(values: Any) -> np.ndarray | Any:
+    return np.asarray(values) if is_concrete(values) else values
+
+
+def _vector(vector: Any, name: str, space: Any) -> np.ndarray:
+    if isinstance(vector, Mapping):
+        labels = _labels(space) or tuple(map(str, range(space.k)))
+        if set(map(str, vector)) != set(labels):
+            raise BadInput(name, f"the states {list(vector)}", f"a number for each of {list(labels)}")
+        by_name = {str(k): v for k, v in vector.items()}
+        vector = [by_name[label] for label in labels]
+    out = np.asarray(vector, float)
+    if out.shape != (space.k,):
+        raise BadInput(name, f"shape {out.shape}", f"({space.k},): one number a state")
+    return out
+
+
+def _labels(space: Any) -> tuple[str, ...] | None:
+    return getattr(space, "labels", None)
+
+
+def _bare(space: Any) -> Any:
+    return Categorical(space.k) if isinstance(space, Categorical) else space
+
+
+def _log_table(part: Energy) -> Any:
+    """log φ of a small energy, one axis for each of its variables."""
+    if hasattr(part, "log_table"):
+        return part.log_table
+    spaces = part.spaces
+    if any(not s.is_finite for s in spaces.values()):
+        raise BadInput(type(part).__name__, f"variables {spaces}", "finite variables")
+    every = Assignments(spaces)
+    if every.n > _MOST_ENTRIES:
+        raise BadInput(type(part).__name__, f"{every.n:,} joint values", f"at most {_MOST_ENTRIES:,}")
+    values = table(lambda i: -part(**every.at(i)), every.n)
+    return values.reshape(tuple(s.n_values for s in spaces.values()))
+
+
+class FactorGraph(Network):
+    """p(x) ∝ Π_f exp(−e_f(x_f)): factors are tables, or anybody's small energies over finite variables.
+
+    Kschischang, Frey and Loeliger (2001), Factor graphs and the sum-product algorithm.
+
+    >>> from energax import log_partition
+    >>> chain = FactorGraph([Factor(("a", "b"), [[2.0, 1.0], [1.0, 2.0]]), Factor("b", [1.0, 3.0])])
+    >>> log_partition(chain)                                  # log(3 · 1 + 3 · 3)
+    2.485 (exact)
+    """
+
+    factors: tuple[Energy, ...]
+
+    def __init__(self, factors: Iterable[Energy]):
+        self.factors = tuple(factors)
+        wrong = [type(f).__name__ for f in self.factors if not isinstance(f, Energy)]
+        if wrong or not self.factors:
+            raise BadInput("factors", f"{wrong or 'none'}", "energies over finite variables")
+        endless = {n: s for f in self.factors for n, s in f.spaces.items() if not s.is_finite}
+        if endless:
+            raise BadInput("factors", f"variables {endless}", "finite variables")
+        wide = {n: s for n, s in self.spaces.items() if s.shape}
+        if wide:
+            remedy = "Give every coordinate a name of its own."
+            raise BadInput("factors", f"variables {wide}", "variables of a single coordinate", remedy)
+
+    @property
+    def parts(self):
+        return self.factors
+
+
+class MarkovField(FactorGraph):
+    """p(x) ∝ Π_c φ_c(x_c): an undirected model, its parameters the logs of its tables.
+
+    Build it from tables by the names they are over, `MarkovField({("a", "b"): [[2, 1], [1, 2]]})`, or
+    from an undirected graph (`from_graph`): one table for every edge, and one a variable.
+
+    Besag (1974), Spatial interaction and the statistical analysis of lattice systems.
+
+    >>> from energax import posterior
+    >>> field = MarkovField({("a", "b"): [[2.0, 1.0], [1.0, 2.0]]})
+    >>> posterior(field, {"a": 0}).marginals["b"].round(3)
+    array([0.667, 0.333])
+    """
+
+    def __init__(self, tables: Any, states: Mapping[str, Iterable[str]] | None = None):
+        if isinstance(tables, Mapping):
+            tables = [_factor(names, values, states or {}) for names, values in tables.items()]
+        super().__init__(tables)
+
+    @classmethod
+    def from_graph(cls, graph: nx.Graph, cards: Any = 2) -> MarkovField:
+        """An even field on an undirected graph; `cards` states a variable, one number or a dict by name."""
+        count = lambda node: int(cards[node]) if isinstance(cards, Mapping) else int(cards)
+        if graph.is_directed():
+            raise BadInput("graph", "a directed graph", "an undirected one", "Use graph.moralise(…).")
+        over = [(node,) for node in graph] + [tuple(edge) for edge in graph.edges]
+        return cls([Factor(map(str, n), np.ones([count(v) for v in n], np.float32)) for n in over])
+
+    @classmethod
+    def from_tables(cls, model: TableModel) -> MarkovField:
+        """The model of a file, or of any plain tables."""
+        each = zip(model.scopes, model.tables, strict=True)
+        factors = [
+            Factor([model.names[v] for v in scope], table, states=[model.states[v] for v in scope])
+            for scope, table in each
+        ]
+        touched = {v for scope in model.scopes for v in scope}
+        lonely = [v for v in range(len(model.names)) if v not in touched]
+        factors += [
+            Factor((model.names[v],), np.ones(model.cards[v]), states=(model.states[v],)) for v in lonely
+        ]
+        return cls(factors)
+
+    def to_tables(self) -> TableModel:
+        """The model as plain tables, for files."""
+        return plain_tables("markov", self)
+
+
+def _factor(names: Any, values: Any, states: Mapping[str, Any]) -> Factor:
+    names = (names,) if isinstance(names, str) else tuple(names)
+    return Factor(names, values, states=[states.get(n) for n in names])
+
+
+def plain_tables(kind: Any, network: Network) -> TableModel:
+    tables = network.tables()
+    spaces = network.spaces
+    states = [_labels(spaces[n]) or tuple(map(str, range(spaces[n].n_values))) for n in tables.names]
+    values = [np.exp(np.asarray(log, np.float64)) for log in tables.logs]
+    return TableModel(kind, tables.names, tuple(states), tables.scopes, tuple(values))

@@ -1,0 +1,1 @@
+"""Markov, hidden Markov and linear-Gaussian chains."""

@@ -1,0 +1,120 @@
+"""Classifiers: an energy for every answer, lower for the better one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..._util.keys import as_key
+from ...energy import Energy
+from ...errors import BadInput
+from ...nn import mlp, reinitialise
+from ...spaces import Categorical, Real
+
+
+class Classifier(Energy):
+    """e(x, y) = −score_y(x): p(y | x) is the softmax of the scores. x itself is not modelled."""
+
+    inputs = frozenset({"x"})
+
+    @abstractmethod
+    def scores(self, x: Any) -> Any:
+        """One number for every class, (k,)."""
+
+    def __call__(self, *, x, y):
+        return -self.scores(x)[y]
+
+    def energies(self, *, x):
+        """The energy of every answer, (k,)."""
+        return -self.scores(x)
+
+    def free_energy(self, *, x):
+        return -jax.nn.logsumexp(self.scores(x))
+
+    def knows(self, what, names=None):
+        if what in ("conditional", "draw"):
+            return names is not None and set(names) == {"x"}
+        return what == "free_energy" and (names is None or set(names) == {"x"})
+
+    def conditional(self, name, **given):
+        from numpyro.distributions import Categorical as Choice
+
+        if name != "y" or set(given) != {"x"}:
+            raise BadInput("conditional", f"{name!r} given {sorted(given)}", "'y' given 'x' alone")
+        return Choice(logits=self.scores(given["x"]))
+
+    def draw(self, key, **given):
+        return {"y": self.conditional("y", **given).sample(key)}
+
+
+class Linear(Classifier):
+    """e(x, y) = −(Wx + b)_y, with W (k, d) and b (k,).
+
+    Learned by `CrossEntropy` it is multinomial logistic regression, by `Margin` the support
+    vector machine of Crammer and Singer, by `Perceptron` the perceptron.
+
+    Crammer and Singer (2001), On the algorithmic implementation of multiclass kernel-based
+    vector machines.
+
+    >>> two = Linear(jnp.array([[1.0], [-1.0]]), jnp.zeros(2))
+    >>> two.conditional("y", x=jnp.array([1.0])).probs
+    Array([0.880797  , 0.11920291], dtype=float32)
+    """
+
+    weight: jax.Array
+    bias: jax.Array
+
+    def __check_init__(self):
+        if self.weight.ndim < 2 or self.weight.shape[-2] != self.bias.shape[-1]:
+            shapes = f"weight {self.weight.shape}, bias {self.bias.shape}"
+            raise BadInput("weight, bias", shapes, "(k, d) and (k,): one row a class")
+
+    @classmethod
+    def random(cls, n_features: int, n_classes: int, *, key: Any, scale: float = 0.01) -> Linear:
+        """Small random weights, no biases."""
+        weight = scale * jax.random.normal(as_key(key), (n_classes, n_features))
+        return cls(weight, jnp.zeros(n_classes))
+
+    def initialise(self, key, data, weight):
+        noise = 0.01 * jax.random.normal(key, self.weight.shape, self.weight.dtype)
+        return Linear(noise, jnp.zeros_like(self.bias))
+
+    @property
+    def spaces(self):
+        return {"x": Real(self.weight.shape[-1]), "y": Categorical(self.bias.shape[-1])}
+
+    def scores(self, x):
+        return self.weight @ x + self.bias
+
+
+class Scorer(Classifier):
+    """e(x, y) = −f(x)_y, with any network f from (n_features,) to (n_classes,).
+
+    >>> net = Scorer.random(4, 3, width=8, key=0)
+    >>> float(net.conditional("y", x=jnp.ones(4)).probs.sum().round(3))
+    1.0
+    """
+
+    network: Callable[[Any], Any]
+    n_features: int = eqx.field(static=True)
+    n_classes: int = eqx.field(static=True)
+
+    @classmethod
+    def random(cls, n_features: int, n_classes: int, *, key: Any, **network: Any) -> Scorer:
+        """A multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        return cls(mlp(n_features, n_classes, key=key, **network), n_features, n_classes)
+
+    def initialise(self, key, data, weight):
+        return Scorer(reinitialise(self.network, key), self.n_features, self.n_classes)
+
+    @property
+    def spaces(self):
+        return {"x": Real(self.n_features), "y": Categorical(self.n_classes)}
+
+    def scores(self, x):
+        return self.network(x)

@@ -1,0 +1,1 @@
+"""Code that estimators share: validation, padding, scaling, prediction."""

@@ -1,0 +1,1 @@
+"""Estimators with a network or a Boltzmann machine."""

@@ -1,0 +1,362 @@
+"""Hidden Markov chains under hmmlearn's names: over symbols, real numbers and counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ...energies import Diagonal, Full, Gaussians, Spherical, Tied
+from ...energies._emissions.categorical import Categoricals
+from ...energies._emissions.normal_prior import NormalPrior
+from ...energies._emissions.poisson import Poissons
+from ...errors import BadInput
+from ...spaces import PositiveDefinite
+from .hmm_base import Columns, HMMRecipe
+
+COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
+_CHAIN = {"s": ("startprob_", "initial"), "t": ("transmat_", "transition")}
+
+
+class CategoricalHMM(HMMRecipe):
+    """A hidden Markov chain that shows symbols 0, …, n_features − 1: X is (n_samples, 1), NaN where missing.
+
+    Args:
+        n_components: how many states.
+        startprob_prior, transmat_prior, emissionprob_prior: α of Dirichlet priors, numbers or
+            arrays; 1 is maximum likelihood.
+        n_features: how many symbols; by default as many as X shows.
+        algorithm: what `decode` and `predict` do: "viterbi" or "map".
+        n_iter, tol: at most so many steps of EM, until the log-likelihood gains no more than `tol`.
+        params, init_params: what is learned, and what is set anew at the start of `fit`: letters of
+            "ste" (startprob, transmat, emissionprob). Zeros in a startprob_ or transmat_ that
+            is kept stay zeros.
+        n_init: starts, learned side by side; the best is kept.
+        implementation: taken for hmmlearn's sake; the quickest exact recursion is chosen anyway.
+
+    Rabiner (1989), A tutorial on hidden Markov models.
+
+    >>> model = CategoricalHMM(2)
+    >>> model.startprob_ = np.array([0.6, 0.4])
+    >>> model.transmat_ = np.array([[0.7, 0.3], [0.4, 0.6]])
+    >>> model.emissionprob_ = np.array([[0.1, 0.4, 0.5], [0.6, 0.3, 0.1]])
+    >>> log_prob, states = model.decode([[0], [1], [2]])
+    >>> states.tolist(), round(float(np.exp(log_prob)), 5)
+    ([1, 0, 0], 0.01344)
+    """
+
+    _one_column = True
+    _letters = {**_CHAIN, "e": ("emissionprob_", "emission.probs")}
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        startprob_prior: Any = 1.0,
+        transmat_prior: Any = 1.0,
+        *,
+        emissionprob_prior: Any = 1.0,
+        n_features: int | None = None,
+        algorithm: str = "viterbi",
+        random_state: Any = None,
+        n_iter: int = 10,
+        tol: float = 1e-2,
+        verbose: bool = False,
+        params: str = "ste",
+        init_params: str = "ste",
+        implementation: str = "log",
+        n_init: int = 1,
+    ):
+        self.n_components = n_components
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.emissionprob_prior = emissionprob_prior
+        self.n_features = n_features
+        self.algorithm = algorithm
+        self.random_state = random_state
+        self.n_iter = n_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.params = params
+        self.init_params = init_params
+        self.implementation = implementation
+        self.n_init = n_init
+
+    def _values(self, table, *, reset):
+        if table.shape[1] != 1:
+            raise BadInput("X", f"{table.shape[1]} columns", "one column of symbols: shape (n, 1)")
+        symbols = table[:, 0]
+        kept = "e" not in self.init_params and hasattr(self, "emissionprob_")
+        m = self.n_features if reset and not kept else np.shape(self.emissionprob_)[-1]
+        top = np.inf if m is None else m
+        with np.errstate(invalid="ignore"):
+            whole = symbols.astype(np.int32)
+            if whole.min() >= 0 and whole.max() < top and (whole == symbols).all():
+                return whole
+            strange = ~np.isnan(symbols) & ~(
+                (symbols >= 0) & (symbols < top) & (symbols == np.floor(symbols))
+            )
+        if strange.any():
+            i = int(np.argmax(strange))
+            expected = "whole numbers >= 0" if m is None else f"symbols from 0 to {m - 1}"
+            raise BadInput("X", f"{symbols[i]:g} in row {i}", expected)
+        return symbols if np.isnan(symbols).any() else symbols.astype(np.int32)
+
+    def _emission(self, dtype):
+        probs = np.atleast_2d(np.asarray(self.emissionprob_, np.float64))
+        k = self.n_components
+        if probs.ndim != 2 or probs.shape[0] != k:
+            raise BadInput("emissionprob_", f"shape {probs.shape}", f"({k}, symbols)")
+        if not (np.isfinite(probs).all() and (probs >= 0).all() and np.allclose(probs.sum(1), 1)):
+            raise BadInput("emissionprob_", f"row sums {probs.sum(1)}", "rows of probabilities that sum to 1")
+        prior = np.asarray(self.emissionprob_prior, dtype) - 1
+        return Categoricals(jnp.asarray(probs.astype(dtype)), float(prior) if prior.ndim == 0 else prior)
+
+    def _blank(self, values, dtype):
+        m = self.n_features
+        if m is None:
+            m = int(np.nanmax(values)) + 1 if not np.isnan(values).all() else 1
+        return {"emissionprob_": np.full((self.n_components, m), 1 / m)}
+
+    def _adopt(self, emission):
+        self.emissionprob_ = np.asarray(emission.probs)
+
+    def _means(self):
+        """Of a symbol its probabilities: what is expected of its one-hot vector."""
+        return np.asarray(self.emissionprob_)
+
+    def _n_emission_parameters(self):
+        k, m = np.shape(self.emissionprob_)
+        return k * (m - 1)
+
+
+class GaussianHMM(Columns, HMMRecipe):
+    """A hidden Markov chain that shows real numbers, each state a Gaussian; NaN where missing.
+
+    Args:
+        covariance_type: "spherical", "diag", "full" or "tied".
+        min_covar: added to the variances that the start has.
+        means_prior, means_weight: a Normal prior on the means: λ rows at μ₀.
+        covars_prior, covars_weight: what is added to every scatter, and the weight of that prior:
+            so much less 1 (or less n_features, for matrices) is added to the rows it is divided by.
+            The default keeps variances from vanishing; covars_prior=0 is maximum likelihood.
+
+    The other arguments are those of `CategoricalHMM`; the letters are "stmc".
+
+    >>> X = np.concatenate([np.zeros((50, 1)), np.ones((50, 1))]) + np.linspace(-0.1, 0.1, 100)[:, None]
+    >>> model = GaussianHMM(2, random_state=0, n_iter=50).fit(X)
+    >>> np.sort(model.means_.ravel()).round(2).tolist(), int((np.diff(model.predict(X)) != 0).sum())
+    ([-0.05, 1.05], 1)
+    """
+
+    _letters = {**_CHAIN, "m": ("means_", "emission.means"), "c": ("covars_", "emission.covariance")}
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        covariance_type: str = "diag",
+        min_covar: float = 1e-3,
+        startprob_prior: Any = 1.0,
+        transmat_prior: Any = 1.0,
+        means_prior: Any = 0,
+        means_weight: Any = 0,
+        covars_prior: Any = 1e-2,
+        covars_weight: Any = 1,
+        algorithm: str = "viterbi",
+        random_state: Any = None,
+        n_iter: int = 10,
+        tol: float = 1e-2,
+        verbose: bool = False,
+        params: str = "stmc",
+        init_params: str = "stmc",
+        implementation: str = "log",
+        n_init: int = 1,
+    ):
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.min_covar = min_covar
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.means_prior = means_prior
+        self.means_weight = means_weight
+        self.covars_prior = covars_prior
+        self.covars_weight = covars_weight
+        self.algorithm = algorithm
+        self.random_state = random_state
+        self.n_iter = n_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.params = params
+        self.init_params = init_params
+        self.implementation = implementation
+        self.n_init = n_init
+
+    @property
+    def covars_(self) -> np.ndarray:
+        """Σ of every state as a matrix, (n_components, n_features, n_features).
+
+        It is set in the shape of `covariance_type`: (k,), (k, d), (k, d, d), or (d, d) where tied.
+        """
+        if "_covars_" not in self.__dict__:
+            raise AttributeError("covars_ is neither fitted nor set")
+        raw, (k, d) = np.asarray(self._covars_), np.shape(self.means_)
+        if self.covariance_type == "tied":
+            return np.broadcast_to(raw, (k, d, d)).copy()
+        if self.covariance_type == "full":
+            return raw
+        return np.eye(d) * (raw if raw.ndim == 2 else raw[:, None])[:, None, :]
+
+    @covars_.setter
+    def covars_(self, covars: Any) -> None:
+        self._covars_ = np.array(covars)
+
+    def _stored(self, name):
+        return "_covars_" if name == "covars_" else name
+
+    def _check_arguments(self):
+        super()._check_arguments()
+        check_covariance_type(self.covariance_type)
+
+    def _emission(self, dtype):
+        check_covariance_type(self.covariance_type)
+        k, means = self.n_components, np.asarray(self.means_, np.float64)
+        if means.ndim != 2 or len(means) != k or not np.isfinite(means).all():
+            raise BadInput("means_", f"shape {means.shape}", f"finite numbers of shape ({k}, features)")
+        d = means.shape[1]
+        raw = np.asarray(self._covars_, np.float64)
+        if self.covariance_type == "spherical" and raw.ndim == 2:
+            raw = raw.mean(1)
+        shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[self.covariance_type]
+        covariance = as_covariance(COVARIANCES[self.covariance_type], raw, shape, dtype)
+        return Gaussians(jnp.asarray(means.astype(dtype)), covariance, prior=self._prior(d, dtype))
+
+    def _prior(self, d, dtype):
+        scatter, weight = np.asarray(self.covars_prior, dtype), np.asarray(self.covars_weight, dtype)
+        if self.covariance_type in ("full", "tied"):
+            count = np.maximum(weight - d, 0)
+        else:
+            count = np.maximum(weight - 1, 0)
+        if self.covariance_type == "spherical":
+            scatter, count = (d * scatter if scatter.ndim < 2 else scatter.sum(1)), d * count
+        arrays = (self.means_prior, self.means_weight, scatter, count)
+        return NormalPrior(*(jnp.asarray(np.asarray(a, dtype)) for a in arrays))
+
+    def _blank(self, values, dtype):
+        k, d = self.n_components, values.shape[1]
+        ones = {"full": np.tile(np.eye(d), (k, 1, 1)), "tied": np.eye(d)}
+        shapes = {"diag": (k, d), "spherical": (k,)}
+        unit = ones.get(self.covariance_type, np.ones(shapes.get(self.covariance_type, k)))
+        return {"means_": np.zeros((k, d)), "covars_": unit}
+
+    def _adopt(self, emission):
+        self.means_ = np.asarray(emission.means)
+        covariance = emission.covariance
+        self._covars_ = np.asarray(
+            covariance.matrix if hasattr(covariance, "matrix") else covariance.variance
+        )
+
+    def _means(self):
+        return np.asarray(self.means_)
+
+    def _n_emission_parameters(self):
+        k, d = np.shape(self.means_)
+        return k * d + COVARIANCES[self.covariance_type].unit(k, d).n_free(k, d)
+
+
+class PoissonHMM(Columns, HMMRecipe):
+    """A hidden Markov chain that shows counts, each state with rates of its own; NaN where missing.
+
+    Args:
+        lambdas_prior, lambdas_weight: events, and the weight of rows they were counted in, that every
+            rate is taken to have seen beforehand (a Gamma prior); 0 is maximum likelihood.
+
+    The other arguments are those of `CategoricalHMM`; the letters are "stl".
+
+    >>> X = np.array([0, 1, 0, 0, 1, 9, 8, 11, 9, 10] * 4)[:, None]
+    >>> model = PoissonHMM(2, random_state=0, n_iter=50).fit(X)
+    >>> np.sort(model.lambdas_.ravel()).round(1).tolist()
+    [0.4, 9.4]
+    """
+
+    _letters = {**_CHAIN, "l": ("lambdas_", "emission.rates")}
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        startprob_prior: Any = 1.0,
+        transmat_prior: Any = 1.0,
+        lambdas_prior: Any = 0.0,
+        lambdas_weight: Any = 0.0,
+        algorithm: str = "viterbi",
+        random_state: Any = None,
+        n_iter: int = 10,
+        tol: float = 1e-2,
+        verbose: bool = False,
+        params: str = "stl",
+        init_params: str = "stl",
+        implementation: str = "log",
+        n_init: int = 1,
+    ):
+        self.n_components = n_components
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.lambdas_prior = lambdas_prior
+        self.lambdas_weight = lambdas_weight
+        self.algorithm = algorithm
+        self.random_state = random_state
+        self.n_iter = n_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.params = params
+        self.init_params = init_params
+        self.implementation = implementation
+        self.n_init = n_init
+
+    def _values(self, table, *, reset):
+        with np.errstate(invalid="ignore"):
+            strange = ~np.isnan(table) & ~((table >= 0) & (table == np.floor(table)))
+        if strange.any():
+            i, j = np.argwhere(strange)[0]
+            raise BadInput("X", f"{table[i, j]:g} in row {i}", "counts: whole numbers >= 0")
+        return table if np.isnan(table).any() else table.astype(np.int32)
+
+    def _emission(self, dtype):
+        rates = np.asarray(self.lambdas_, np.float64)
+        if rates.ndim != 2 or len(rates) != self.n_components:
+            raise BadInput("lambdas_", f"shape {rates.shape}", f"({self.n_components}, features)")
+        rates = np.maximum(rates, np.finfo(dtype).tiny) if (rates >= 0).all() else rates
+        number = lambda a: float(a) if np.ndim(a) == 0 else jnp.asarray(np.asarray(a, dtype))
+        prior = number(self.lambdas_prior), number(self.lambdas_weight)
+        return Poissons(jnp.asarray(rates.astype(dtype)), *prior)
+
+    def _blank(self, values, dtype):
+        return {"lambdas_": np.ones((self.n_components, values.shape[1]))}
+
+    def _adopt(self, emission):
+        self.lambdas_ = np.asarray(emission.rates)
+
+    def _means(self):
+        return np.asarray(self.lambdas_)
+
+    def _n_emission_parameters(self):
+        return int(np.size(self.lambdas_))
+
+
+def check_covariance_type(name: Any) -> None:
+    if name not in COVARIANCES:
+        raise BadInput("covariance_type", repr(name), f"one of {', '.join(map(repr, COVARIANCES))}")
+
+
+def as_covariance(kind: Any, raw: np.ndarray, shape: tuple[int, ...], dtype: Any, **options: Any) -> Any:
+    """The covariance object of an attribute set by hand or by `fit`."""
+    if raw.shape != shape:
+        raise BadInput("covars_", f"shape {raw.shape}", f"{shape}")
+    if hasattr(kind, "matrix") or kind.__dataclass_fields__.get("matrix") is not None:
+        legal = PositiveDefinite(shape[-1])._legal(raw).all()
+    else:
+        legal = (np.isfinite(raw) & (raw > 0)).all()
+    if not legal:
+        raise BadInput(
+            "covars_", "values that are not", "variances > 0, or symmetric positive definite matrices"
+        )
+    return kind(jnp.asarray(raw.astype(dtype)), 0.0, **options)

@@ -1,0 +1,1 @@
+"""Message passing and its relatives on networks and factor graphs."""

@@ -1,0 +1,285 @@
+"""Message passing on networks of finite variables: exact answers by a tree of cliques."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...algorithms.factors.tables import ReadyTables
+from ...algorithms.junction.tree import JunctionTree
+from ...errors import BadInput, Intractable
+from ...estimate import Estimate
+from ...missing import is_masked, known
+from ...parameters import remembered
+from ...samplers import Draws
+from .._method import Cost, Method, Minimum
+from .._posterior import Labelled, Posterior
+from .._query import Question
+
+_FEW_ROWS = 16
+_MOST_SHARED = 2**18  # entries of a tree that is not worth making smaller for every set of known variables
+_MOST_NUMBERS = 2**24  # in the tables of all rows that are answered in one call
+
+
+class MessagePassing(Method):
+    """Sum-product and max-product on a junction tree: exact, and as dear as its largest clique.
+
+    The tree is built for what is given (known values leave their tables), its width and bytes are
+    told by `plan` before anything runs, and every row of evidence goes through one compiled call.
+
+    Lauritzen and Spiegelhalter (1988), Local computations with probabilities on graphical structures.
+
+    >>> from energax import log_partition, posterior
+    >>> from energax.energies import BayesianNetwork
+    >>> net = BayesianNetwork({"rain": [0.8, 0.2], "wet": (("rain",), [[0.9, 0.1], [0.2, 0.8]])})
+    >>> posterior(net, {"wet": 1}).marginals["rain"].round(3)
+    array([0.333, 0.667])
+    """
+
+    tasks = frozenset({"argmin", "posterior", "log_prob", "log_partition", "sample"})
+    knowledge = True
+
+    @property
+    def label(self):
+        return "message passing"
+
+    def unsuitable(self, task, question):
+        if not hasattr(type(question.energy), "tables"):
+            return f"needs tables over finite variables, which {type(question.energy).__name__} has not"
+        return None
+
+    def why(self, task, question):
+        tree = tree_of(question)
+        return f"a junction tree of width {tree.width} answers exactly" if tree else "everything is known"
+
+    def cost(self, task, question):
+        tree = tree_of(question)
+        return Cost(n_bytes=tree.bytes, operations=tree.operations) if tree else Cost()
+
+    def log_partition(self, question, key):
+        if question.energy.knows_log_partition:
+            return Estimate(np.asarray(question.energy.log_partition()), kind="exact", method=self.label)
+        return Estimate(_log_evidence(question)[0], kind="exact", method=self.label)
+
+    def log_prob(self, question, key):
+        log_z = self.log_partition(Question(question.energy, {}), key).value
+        return Estimate(_log_evidence(question) - log_z, kind="exact", method=self.label)
+
+    def posterior(self, question, key):
+        found = NetworkPosterior(question, key)
+        found.require_possible()
+        return found
+
+    def argmin(self, question, key):
+        refuse_impossible(question, _log_evidence(question))
+        values, energy = solve(_most_probable, question)
+        values = {k: v for k, v in values.items() if k in question.sought}
+        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+
+    def sample(self, question, n, key):
+        refuse_impossible(question, _log_evidence(question))
+        return NetworkPosterior(question)._sample(n, key)
+
+
+MESSAGE_PASSING = MessagePassing()
+
+
+class NetworkPosterior(Posterior):
+    """p(hidden | given) of a network, by calibrated cliques.
+
+    `marginals["lung"]["yes"]` reads by the name of a state where states have names; what was given is
+    there too, as a certainty.
+    """
+
+    method = "message passing"
+    kind = "exact"
+
+    def _calibrated(self):
+        """log Z of every row's evidence, and all marginals end to end, under the names that they are of."""
+        return self._once("calibrated", lambda: solve(_marginals, self._question))
+
+    def require_possible(self):
+        refuse_impossible(self._question, self._calibrated()[0])
+
+    @property
+    def marginals(self):
+        """Probabilities of all states, by the name of the variable; rows first."""
+        return self._once("marginals", self._marginals)
+
+    def _marginals(self):
+        question, labels = self._question, remembered(self._question.energy, "labels", _all_labels)
+        ((names, states),) = self._calibrated()[1].items()
+        states = question.answer(states)  # the one row, before it is many arrays
+        found, end = {}, 0
+        for name in names:
+            start, end = end, end + len(labels[name])
+            found[name] = Labelled.of(states[..., start:end], labels[name])
+        for name in labels.keys() - found.keys():  # what was read out of the tables is certain
+            certain = np.eye(len(labels[name]), dtype=states.dtype)[question.given[name]]
+            found[name] = Labelled.of(question.answer(certain), labels[name])
+        return found if len(names) == len(labels) else {name: found[name] for name in labels}
+
+    def _mean(self):
+        return {}
+
+    def _mode(self):
+        states = solve(_most_probable, self._question)[0]
+        return {k: v for k, v in states.items() if k in self.spaces}
+
+    def _joint(self, names):
+        return solve(functools.partial(_joint, names=names), self._question)
+
+    def _sample(self, n, key):
+        drawn = solve(functools.partial(_draws, n=n), self._question, key)
+        drawn = {k: v for k, v in drawn.items() if k in self.spaces}
+        values = {k: np.swapaxes(v, 0, 1)[None] if self._question.many else v for k, v in drawn.items()}
+        return Draws(values, method=self.method, exact=True)
+
+    def _log_evidence(self):
+        if not self._question.given:
+            return Estimate(0.0, method=self.method)
+        log_z = MessagePassing().log_partition(Question(self._question.energy, {}), None).value
+        estimate = Estimate(self._calibrated()[0] - log_z, kind="exact", method=self.method)
+        return estimate if self._question.many else estimate[0]
+
+
+def tree_of(question: Question) -> JunctionTree | None:
+    """The junction tree that a question is answered on; None if everything is known."""
+    whole = remembered(question.energy, "tree", _whole_tree)
+    if whole is not None and _shared(whole, question.n):
+        return whole
+    certain = [k for k, v in question.given.items() if not is_masked(v)]
+    cards, scopes = remembered(question.energy, "tables", on_host).shapes_given(certain)
+    return JunctionTree.build(cards, scopes) if cards else None
+
+
+def _whole_tree(energy: Any) -> JunctionTree | None:
+    tables = remembered(energy, "tables", on_host)
+    with contextlib.suppress(Intractable):
+        return JunctionTree.build(tables.cards, tables.scopes)
+    return None
+
+
+def _shared(whole: JunctionTree, n: int) -> bool:
+    return whole.cost.entries <= _MOST_SHARED or n > _FEW_ROWS
+
+
+def solve(ask: Any, question: Question, key: Any = None, *, together: bool = True) -> Any:
+    """`ask(tables, evidence, key)` of every row of evidence; answers with a leading axis of rows.
+
+    A tree of moderate size is that of the whole network, compiled once for whatever is given, with
+    evidence as vectors and many rows in one call. A large one is made for what is left when known
+    values are read out of their tables, which makes it smaller, and rows are answered one by one.
+    """
+    energy, given, n = question.energy, question.given, question.n
+    if n > 1 and key is None:  # rows of finite values repeat themselves: each is answered once
+        given, n, places = _distinct(given)
+        answers = _answers(ask, energy, given, n, None, together)
+        return jax.tree.map(lambda a: a[places], answers)
+    return _answers(ask, energy, given, n, key, together)
+
+
+def _distinct(given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
+    """Every row that occurs, how many those are, and which of them each row is."""
+    code = lambda v: np.where(v.observed, v.value, -1) if is_masked(v) else np.asarray(v)
+    codes = np.stack([code(v) for v in given.values()], axis=1)
+    _, first, places = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return jax.tree.map(lambda a: np.asarray(a)[first], given), len(first), places.reshape(-1)
+
+
+def _answers(ask: Any, energy: Any, given: dict[str, Any], n: int, key: Any, together: bool) -> Any:
+    tree = remembered(energy, "tree", _whole_tree) if together else None
+    if tree is None or not _shared(tree, n):
+        tables = remembered(energy, "tables", on_host)
+        keys = [None] * n if key is None else jax.random.split(key, n)
+        rows = [jax.tree.map(lambda a, i=i: a[i], given) for i in range(n)]
+        each = [ask(*tables.given(row), k) for row, k in zip(rows, keys, strict=True)]
+        return jax.tree.map(lambda *parts: np.stack(parts), *each)
+    itemsize = jax.dtypes.canonicalize_dtype(float).itemsize
+    tables = remembered(energy, f"ready tables of {itemsize} bytes", _ready)
+    evidence = tables.evidence(given, n)
+    if n == 1:
+        answer = ask(tables, (evidence[0],), key)
+        return jax.tree.map(lambda a: np.asarray(a)[None], answer)
+    # Another number of rows is seldom another compilation: calls are filled up to a power of two.
+    most = max(1, _MOST_NUMBERS // max(1, tree.cost.entries))
+    size = min(1 << (most.bit_length() - 1), 1 << (n - 1).bit_length())
+    answers = []
+    for start in range(0, n, size):
+        some = evidence[np.minimum(np.arange(start, start + size), n - 1)]
+        sub = None if key is None else jax.random.fold_in(key, start)
+        answer = ask(tables, (some,), sub)
+        answers.append(jax.tree.map(lambda a: np.asarray(a)[: n - start], answer))  # noqa: B023
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *answers)
+
+
+def on_host(energy: Any) -> Any:
+    return energy.tables().on_host()
+
+
+def _ready(energy: Any) -> ReadyTables:
+    return ReadyTables(remembered(energy, "tables", on_host), remembered(energy, "tree", _whole_tree))
+
+
+def _all_labels(energy: Any) -> dict[str, tuple[str, ...]]:
+    """The names of all states of all variables; those without are called by their numbers."""
+    numbers = lambda space: tuple(map(str, range(space.n_values)))
+    return {name: getattr(s, "labels", None) or numbers(s) for name, s in energy.spaces.items()}
+
+
+def _log_evidence(question: Question) -> np.ndarray:
+    return np.asarray(solve(_log_z, question))
+
+
+def refuse_impossible(question: Question, log_p: np.ndarray) -> None:
+    """Evidence of probability zero has no posterior: say which entries cannot go together."""
+    impossible = np.asarray(log_p) == -np.inf
+    if not impossible.any():
+        return
+    if not question.given:
+        raise BadInput("energy", "no state of any probability", "a model that allows something")
+    row = int(np.argmax(impossible))
+    clash = {k: jax.tree.map(lambda a: a[row], v) for k, v in question.given.items()}
+    clash = {k: v for k, v in clash.items() if not is_masked(v) or bool(v.observed)}
+    for name in list(clash):  # what can be dropped with the rest still impossible is not to blame
+        fewer = {k: v for k, v in clash.items() if k != name}
+        if fewer and np.isneginf(_log_evidence(Question(question.energy, fewer)))[0]:
+            clash = fewer
+    spaces = question.spaces
+    words = " and ".join(f"{k} = {_state(spaces[k], known(v))}" for k, v in clash.items())
+    where = f" in row {row}" if question.many else ""
+    raise BadInput("given", f"evidence of probability zero{where}: {words}", "values that can occur together")
+
+
+def _state(space: Any, value: Any) -> str:
+    labels = getattr(space, "labels", None)
+    return str(int(value)) if labels is None else labels[int(value)]
+
+
+# -- what is asked of tables, for one row of evidence or for many at once --------------------------
+
+
+def _log_z(tables, evidence, key):
+    return tables.log_partition(evidence)
+
+
+def _marginals(tables, evidence, key):
+    log_z, states = tables.marginals(evidence)
+    return log_z, {tables.names: states}
+
+
+def _most_probable(tables, evidence, key):
+    states, value = tables.maximise(evidence)
+    return states, -value
+
+
+def _joint(tables, evidence, key, names):
+    return np.exp(tables.joint(names, evidence))
+
+
+def _draws(tables, evidence, key, n):
+    return tables.draw(key, n, evidence)

@@ -1,0 +1,1 @@
+"""Minimisation of energies over real variables."""

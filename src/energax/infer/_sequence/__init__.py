@@ -1,0 +1,1 @@
+"""Exact inference in hidden Markov and linear-Gaussian chains."""

@@ -1,0 +1,104 @@
+"""Score matching: learn ∇ log p, in which log Z does not occur."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..errors import BadInput
+from ._objective import Objective, need_variables
+from ._requirements import need_complete, need_free_energy, need_output, need_real
+
+
+class Exact(eqx.Module):
+    """½‖s(x)‖² + tr ∂s(x)/∂x, with the whole Jacobian: d products for x in ℝᵈ.
+
+    Hyvärinen (2005), Estimation of non-normalized statistical models by score matching.
+    """
+
+    def loss(self, score, x, key):
+        jacobian = jax.jacfwd(score)(x).reshape(x.size, x.size)
+        return 0.5 * jnp.sum(score(x) ** 2) + jnp.trace(jacobian)
+
+
+class Sliced(eqx.Module):
+    """½‖s(x)‖² + vᵀ ∂s(x)/∂x v, v of independent signs: unbiased for `Exact`, one product a slice.
+
+    Song, Garg, Shi and Ermon (2019), Sliced score matching: a scalable approach to density and
+    score estimation.
+    """
+
+    slices: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        if not isinstance(self.slices, int) or self.slices < 1:
+            raise BadInput("slices", repr(self.slices), "a whole number >= 1")
+
+    def loss(self, score, x, key):
+        directions = jax.random.rademacher(key, (self.slices, *x.shape), x.dtype)
+
+        def curvature(v):
+            return jnp.sum(v * jax.jvp(score, (x,), (v,))[1])
+
+        return 0.5 * jnp.sum(score(x) ** 2) + jax.vmap(curvature)(directions).mean()
+
+
+class Denoising(eqx.Module):
+    """½‖σ s(x + σε) + ε‖², ε ~ N(0, I): the score of the data blurred by σ, without any Jacobian.
+
+    Its minimum is the score of p ∗ N(0, σ²I), which tends to that of p as σ → 0, where the
+    variance of the gradient grows.
+
+    Vincent (2011), A connection between score matching and denoising autoencoders.
+    """
+
+    sigma: float = 0.1
+
+    def __check_init__(self):
+        if isinstance(self.sigma, int | float) and not self.sigma > 0:
+            raise BadInput("sigma", repr(self.sigma), "a number > 0")
+
+    def loss(self, score, x, key):
+        noise = jax.random.normal(key, x.shape, x.dtype)
+        return 0.5 * jnp.sum((self.sigma * score(x + self.sigma * noise) + noise) ** 2)
+
+
+class ScoreMatching(Objective):
+    """E‖s_θ(x) − ∇ log p(x)‖² / 2 up to a constant, s_θ = −∂F/∂x, for real x.
+
+    `method` is `Exact()` (the default), `Sliced(slices)` or `Denoising(sigma)`. Other
+    variables in the data are conditions: s_θ(x | rest). Networks need a smooth activation.
+
+    >>> from energax.energies import NeuralEnergy
+    >>> from energax.batch import Batch
+    >>> normal = NeuralEnergy(lambda x: 0.0, 2, confinement=1.0)      # s(x) = −x
+    >>> batch = Batch({"x": jnp.ones((1, 2))}, jnp.ones(1))
+    >>> ScoreMatching()(normal, batch, None, jax.random.key(0))[0]    # ½·2 − 2
+    Array(-1., dtype=float32)
+    """
+
+    method: Any = Exact()
+    variable: str = eqx.field(static=True, default="x")
+
+    def __check_init__(self):
+        if not hasattr(self.method, "loss"):
+            raise BadInput("method", repr(self.method), "Exact(), Sliced() or Denoising(sigma)")
+
+    def check(self, energy, data):
+        instead = "ContrastiveDivergence() or NoiseContrastive.matched(energy, data)"
+        need_real(self, energy, self.variable, instead)
+        need_variables(self, energy, data, self.variable)
+        need_output(self, energy, self.variable)
+        need_free_energy(self, energy, data)
+        need_complete(self, energy, data, *data, instead="ContrastiveDivergence, which draws them")
+
+    def __call__(self, energy, batch, carry, key):
+        def row(key, **row):
+            given = {k: v for k, v in row.items() if k != self.variable}
+            score = lambda x: energy.score(self.variable, **given, **{self.variable: x})
+            return self.method.loss(score, row[self.variable], key)
+
+        return batch.mean(batch.map_with_keys(row, key)), carry

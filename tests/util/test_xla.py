@@ -1,0 +1,30 @@
+"""Arithmetic written for the compiler is still the same arithmetic."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energax._util.xla import apart, softplus
+
+
+def test_softplus_to_all_digits_and_its_slopes():
+    with jax.enable_x64(True):
+        x = jnp.concatenate([jnp.linspace(-700, 700, 2001), jnp.linspace(-1, 1, 11)])
+        np.testing.assert_allclose(softplus(x), np.logaddexp(0, x), rtol=1e-15)
+        slope, curve = (jax.vmap(f)(x) for f in (jax.grad(softplus), jax.grad(jax.grad(softplus))))
+        sigmoid = np.asarray(jax.nn.sigmoid(x))
+        np.testing.assert_allclose(slope, sigmoid, rtol=1e-15)
+        np.testing.assert_allclose(curve, sigmoid * (1 - sigmoid), rtol=1e-12, atol=1e-300)
+        limits = softplus(jnp.array([-jnp.inf, jnp.inf, jnp.nan]))
+        np.testing.assert_array_equal(limits, [0, np.inf, np.nan])
+
+
+def test_what_is_computed_apart_is_the_same_and_has_the_same_slope():
+    x = jnp.array([0.5, 2.0])
+    f = lambda x: (apart(jnp.log, x) ** 2).sum()
+    g = lambda x: (jnp.log(x) ** 2).sum()
+    np.testing.assert_allclose(jax.jit(f)(x), g(x), rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(f))(x), jax.grad(g)(x), rtol=1e-6)
+    assert np.isnan(apart(jnp.log, jnp.array([jnp.nan, 1.0]))).all()
