@@ -50,7 +50,7 @@ def test_the_kind_is_what_the_class_is(row):
     import equinox as eqx
 
     from energax import Energy
-    from energax.estimators._base import Recipe
+    from energax.estimators._base import EnergyEstimator
     from energax.fitting import Learner
     from energax.infer import Method
     from energax.learn import Objective
@@ -62,17 +62,10 @@ def test_the_kind_is_what_the_class_is(row):
         "learner": Learner,
         "inference": Method,
         "sampler": Sampler,
-        "estimator": Recipe,
+        "estimator": EnergyEstimator,
         "option": eqx.Module,
     }[row.kind]
     assert issubclass(row.load(), base)
-
-
-def test_contenders_have_names_of_their_own():
-    names = [c.name for row in CATALOG for c in row.contenders]
-    labels = [c.label for row in CATALOG for c in row.contenders]
-    assert len(set(names)) == len(names) and len(set(labels)) == len(labels)
-    assert all(row.kind == "estimator" for row in CATALOG if row.contenders)
 
 
 def test_find_is_exact_and_helpful():

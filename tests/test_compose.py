@@ -11,12 +11,12 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from energax import Energy, Mixture, fit, log_prob, posterior
-from energax.compose import Switch
 from energax.energies import RBM, Diagonal, Gaussians
 from energax.energy import free_energy
 from energax.errors import BadInput, Intractable, Unsuitable
 from energax.learn import EM, Descent, PseudoLikelihood
 from energax.missing import Masked
+from energax.mixture import Switch
 from energax.spaces import Binary, Categorical, Positive, Real, parameter
 
 seeds = draws_of(seed=st.integers(0, 10_000))

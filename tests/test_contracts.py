@@ -114,7 +114,7 @@ class TestEnergy:
                 **good,
                 "x": good["x"].reshape(N, -1)[:, :1].repeat(9, 1),
             },
-            space.says(): {**good, "x": np.full(good["x"].shape, np.inf)},
+            space.description(): {**good, "x": np.full(good["x"].shape, np.inf)},
             "one of '0'" if named else "expected numbers": {**good, "x": np.full(good["x"].shape, "a")},
             "at least one row": {k: v[:0] for k, v in good.items()},
             "['unknown'": {"unknown": good["x"]},

@@ -14,7 +14,7 @@ from scipy import stats
 
 from energax import argmin, finite, log_partition, log_prob, posterior, sample
 from energax.energies import RBM
-from energax.energy import Energy, answers, free_energy, log_partition_cost, log_posterior_table
+from energax.energy import Energy, free_energy, log_partition_cost, log_posterior_table, supports_call
 from energax.errors import BadInput, Intractable, Unsuitable
 from energax.finite import Assignments
 from energax.missing import Masked
@@ -181,7 +181,9 @@ def test_what_an_energy_knows():
     assert not rbm.knows("free_energy", {"y"}) and not rbm.knows("log_partition")
     assert not Well(jnp.array(1.0)).knows("conditional")
     assert log_partition_cost(rbm) == (("z",), 8)
-    assert answers(rbm.conditional, "z", x=jnp.zeros(5)) and not answers(rbm.conditional, "z", y=jnp.zeros(5))
+    assert supports_call(rbm.conditional, "z", x=jnp.zeros(5)) and not supports_call(
+        rbm.conditional, "z", y=jnp.zeros(5)
+    )
 
 
 class Terms(Energy):

@@ -46,16 +46,16 @@ def test_chunks_of_any_size(n, chunk):
 
 def test_limits():
     joint = Assignments({"a": Binary(12)})
-    joint.require("it", "do less")
+    joint.check_size("it", "do less")
     with pytest.raises(
         Intractable, match=r"it would need a sum over 4,096 joint values.*limit of 100\. do less"
     ):
-        joint.require("it", "do less", 100)
+        joint.check_size("it", "do less", 100)
     with enumeration_limit(100), pytest.raises(Intractable):
-        joint.require("it", "do less")
+        joint.check_size("it", "do less")
     with enumeration_limit(2**24):
-        Assignments({"a": Binary(22)}).require("it", "do less")
+        Assignments({"a": Binary(22)}).check_size("it", "do less")
     with pytest.raises(Intractable, match=r"about 10\^236"):
-        Assignments({"a": Binary(784)}).require("it", "do less")
+        Assignments({"a": Binary(784)}).check_size("it", "do less")
     with pytest.raises(Intractable, match="an integral over 'a' in Real"):
-        Assignments({"a": Real()}).require("it", "do less")
+        Assignments({"a": Real()}).check_size("it", "do less")

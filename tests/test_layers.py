@@ -17,7 +17,7 @@ LAYERS = (
     ("finite", "estimate", "batch"),
     ("graph", "algorithms"),
     ("energy", "parameters"),
-    ("compose", "tempering"),
+    ("compose", "mixture", "tempering"),
     ("fitting",),
     ("samplers",),
     ("infer",),

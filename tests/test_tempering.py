@@ -16,7 +16,7 @@ from energax.energy import FiniteDistribution
 from energax.missing import Masked
 from energax.samplers import knows_conditional
 from energax.spaces import Binary, Categorical, Real
-from energax.tempering import Tempered, raised
+from energax.tempering import Tempered, power
 
 
 class Bare(Energy):
@@ -85,12 +85,12 @@ def test_a_gaussian_machine_at_another_temperature():
 def test_powers_of_distributions(distribution, values, power):
     """Ratios of p^power at two values are powers of ratios of p, and it is a distribution of its family."""
     log_p = lambda p: jnp.stack([jnp.asarray(p.log_prob(jnp.asarray(v))) for v in values])
-    gain = jnp.diff(log_p(raised(distribution, power)), axis=0)
+    gain = jnp.diff(log_p(power(distribution, power)), axis=0)
     assert_allclose(gain, power * jnp.diff(log_p(distribution), axis=0), rtol=1e-4, atol=1e-5)
 
 
 def test_no_power_of_a_poisson_is_a_poisson():
-    assert raised(d.Poisson(2.0), 0.5) is None and raised(d.Poisson(jnp.ones(2)).to_event(1), 0.5) is None
+    assert power(d.Poisson(2.0), 0.5) is None and power(d.Poisson(jnp.ones(2)).to_event(1), 0.5) is None
 
 
 class Pair(Energy):

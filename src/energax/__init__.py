@@ -12,7 +12,6 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .batch import Batch as Batch
-    from .compose import Mixture as Mixture
     from .energy import Energy as Energy
     from .errors import BadFile as BadFile
     from .errors import BadInput as BadInput
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from .infer import posterior as posterior
     from .infer import sample as sample
     from .missing import Masked as Masked
+    from .mixture import Mixture as Mixture
     from .saving import load as load
     from .saving import save as save
     from .spaces import Binary as Binary
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "batch": ("Batch",),
-    "compose": ("Mixture",),
+    "mixture": ("Mixture",),
     "energy": ("Energy",),
     "errors": (
         "BadFile",

@@ -93,17 +93,17 @@ def weighted(weight: Any, values: Any) -> Any:
     return jnp.where(weight > 0, weight.astype(values.dtype) * values, 0)
 
 
-def nobody(counts: Any) -> Any:
+def count_epsilon(counts: Any) -> Any:
     """A count that is as good as none among these, whatever the weights of rows are counted in."""
     limits = jnp.finfo(counts.dtype)
     return 10 * limits.eps * jnp.mean(counts) + limits.tiny
 
 
-def mean_of(sums: Any, counts: Any, otherwise: Any) -> Any:
+def safe_divide(sums: Any, counts: Any, otherwise: Any) -> Any:
     """sums / counts; `otherwise` for those that nobody belongs to.
 
-    >>> mean_of(jnp.array([6.0, 0.0]), jnp.array([3.0, 0.0]), jnp.array([7.0, 7.0]))
+    >>> safe_divide(jnp.array([6.0, 0.0]), jnp.array([3.0, 0.0]), jnp.array([7.0, 7.0]))
     Array([2., 7.], dtype=float32)
     """
-    some = counts > nobody(counts)
+    some = counts > count_epsilon(counts)
     return jnp.where(some, sums / jnp.where(some, counts, 1), otherwise)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
 from typing import Any, Literal
 
 from .errors import BadInput
@@ -22,22 +21,6 @@ from .errors import BadInput
 Kind = Literal[
     "energy", "objective", "learner", "inference", "sampler", "estimator", "option", "base", "result"
 ]
-Data = Literal["binary", "real"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Contender:
-    """One way to build an estimator for `compare`.
-
-    `parameters` is a function of the training rows, called only when the model is fitted, so that
-    whatever it needs is loaded no earlier.
-    """
-
-    name: str
-    label: str  # at most 19 signs, so that the table is whole at 80 columns
-    data: Data
-    parameters: Callable[[Any], dict[str, Any]]
-    missing: bool = False  # whether missing values are summed out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +38,6 @@ class Row:
     needs: str = ""
     spaces: str = ""
     reference: str = ""
-    contenders: tuple[Contender, ...] = ()
 
     @property
     def path(self) -> str:
@@ -90,77 +72,11 @@ def of_kind(kind: Kind) -> tuple[Row, ...]:
     return tuple(row for row in CATALOG if row.kind == kind)
 
 
-# -- how `compare` builds its models -------------------------------------------------------------
-
-
-def _rbm(objective: Callable[[Any], Any], n_iter: int) -> Callable[[Any], dict[str, Any]]:
-    """Twelve hidden units, so that log Z stays exact and cheap, and a step that ends at zero."""
-
-    def parameters(X: Any) -> dict[str, Any]:
-        steps = n_iter * -(-len(X) // 100)
-        schedule = part("optax:cosine_decay_schedule")(1e-2, steps)
-        learner = part("energax.learn:Descent")(objective(X), part("optax:adam")(schedule))
-        return {"n_components": 12, "batch_size": 100, "n_iter": n_iter, "learner": learner}
-
-    return parameters
-
-
-def _likelihood(X: Any) -> Any:
-    return part("energax.learn:NegativeLogLikelihood")()
-
-
-def _divergence(**settings: Any) -> Callable[[Any], Any]:
-    return lambda X: part("energax.learn:ContrastiveDivergence")(**settings)
-
-
-def _noise(X: Any) -> Any:
-    shape_only = part("energax.energies:RBM").random(X.shape[1], 1, key=0)
-    return part("energax.learn:NoiseContrastive").matched(shape_only, {"x": X}, k=20)
-
-
-def _of(**settings: Any) -> Callable[[Any], dict[str, Any]]:
-    return lambda X: dict(settings)
-
-
-_BERNOULLI_MIXTURES = (
-    Contender("bernoulli", "independent bits", "binary", _of(n_components=1), missing=True),
-    Contender("bernoulli-mixture-10", "mixture of 10", "binary", _of(n_components=10), missing=True),
-    Contender("bernoulli-mixture-50", "mixture of 50", "binary", _of(n_components=50), missing=True),
-)
-_RBMS = (
-    Contender("rbm-likelihood", "RBM 12, likelihood", "binary", _rbm(_likelihood, 300)),
-    Contender("rbm-cd", "RBM 12, CD-1", "binary", _rbm(_divergence(), 300), missing=True),
-    Contender("rbm-pcd", "RBM 12, PCD", "binary", _rbm(_divergence(persistent=True), 300), missing=True),
-    Contender("rbm-nce", "RBM 12, NCE", "binary", _rbm(_noise, 300)),
-)
-_GAUSSIAN_MIXTURES = (
-    Contender("gaussian", "one Gaussian", "real", _of(n_components=1), missing=True),
-    *(
-        Contender(
-            f"gmm-{kind}",
-            f"GMM 8, {kind}",
-            "real",
-            _of(n_components=8, covariance_type=kind, n_init=3),
-            missing=True,
-        )
-        for kind in ("full", "tied", "diag", "spherical")
-    ),
-)
-_VAES = (
-    Contender("vae-1", "VAE 8, 1 sample", "binary", _of(samples=1, likelihood="bernoulli"), missing=True),
-    Contender("vae-10", "VAE 8, 10 samples", "binary", _of(samples=10, likelihood="bernoulli"), missing=True),
-    Contender(
-        "vae-gaussian", "VAE 2, Gaussian", "real", _of(n_components=2, likelihood="gaussian"), missing=True
-    ),
-)
-_ENERGY_MODELS = (Contender("energy-model", "neural energy", "real", _of()),)
-
-
 # One row a line, whatever its length: a table reads best as a table.
 # fmt: off
 CATALOG: tuple[Row, ...] = (
     # energies
-    Row("compose", "Mixture", "energy", "p(x, z) = π_z p(x | z), of any component energies", "components over (x, z), or a list", "those of the components and Categorical(k)", "Pearson (1894)"),
+    Row("mixture", "Mixture", "energy", "p(x, z) = π_z p(x | z), of any component energies", "components over (x, z), or a list", "those of the components and Categorical(k)", "Pearson (1894)"),
     Row("energies", "Gaussians", "energy", "k normal densities, stacked, chosen by z", "a covariance", "x: Real(d), z: Categorical(k)", "McLachlan and Peel (2000)"),
     Row("energies", "Bernoullis", "energy", "k products of coins, stacked, chosen by z", "", "x: Binary(d), z: Categorical(k)", "Lazarsfeld and Henry (1968)"),
     Row("energies", "Centroids", "energy", "k centers: the squared distance to the one chosen by z", "", "x: Real(d), z: Categorical(k)", "Lloyd (1982)"),
@@ -176,7 +92,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "Poissons", "energy", "k products of Poisson counts, stacked, chosen by z", "", "x: Count(d), z: Categorical(k)", "Zucchini, MacDonald and Langrock (2016)"),
     Row("energies", "Mixtures", "energy", "k mixtures of Gaussians, stacked, chosen by z", "covariances", "x: Real(d), z: Categorical(k)", "Gauvain and Lee (1994)"),
     Row("energies", "Product", "energy", "emissions of several kinds, each for some columns of x", "emissions", "x: mixed columns, z: Categorical(k)", "Zucchini, MacDonald and Langrock (2016)"),
-    Row("energies", "LinearChain", "energy", "−log p(z₁) − Σ log p(z′ | z) p(x | z), all linear and Gaussian", "", "z: Sequence(Real(k)), x: Sequence(Real(d))", "Kalman (1960); Shumway and Stoffer (1982)"),
+    Row("energies", "LinearGaussianSSM", "energy", "−log p(z₁) − Σ log p(z′ | z) p(x | z), all linear and Gaussian", "", "z: Sequence(Real(k)), x: Sequence(Real(d))", "Kalman (1960); Shumway and Stoffer (1982)"),
     Row("energies", "NGram", "energy", "−log p(x) of a text, each word given the few before it", "counts and a smoothing", "x: Sequence(Categorical(v))", "Chen and Goodman (1999)"),
     Row("energies", "BayesianNetwork", "energy", "−Σ log p(x_v | x_parents): every variable given its causes", "", "named Categorical variables", "Pearl (1988)"),
     Row("energies", "MarkovField", "energy", "−Σ log φ_c(x_c): tables over cliques of an undirected graph", "", "named Categorical variables", "Besag (1974)"),
@@ -210,7 +126,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "Enumeration", "inference", "sums and minima over every value", "at most 2²⁰ values", "finite", ""),
     Row("infer", "MessagePassing", "inference", "sum-product and max-product on a junction tree", "tables, and a width that fits", "finite", "Lauritzen and Spiegelhalter (1988)"),
     Row("infer", "ForwardBackward", "inference", "smoothed states, best paths and draws of a hidden chain", "a HiddenChain", "z: Sequence(Categorical(k))", "Baum et al. (1970); Viterbi (1967)"),
-    Row("infer", "Kalman", "inference", "filtered and smoothed states of a linear-Gaussian chain", "a LinearChain", "real sequences", "Kalman (1960); Rauch, Tung and Striebel (1965)"),
+    Row("infer", "Kalman", "inference", "filtered and smoothed states of a linear-Gaussian chain", "a LinearGaussianSSM", "real sequences", "Kalman (1960); Rauch, Tung and Striebel (1965)"),
     Row("infer", "VariableElimination", "inference", "sums pushed into the product, one question at a time", "tables", "finite", "Zhang and Poole (1996)"),
     Row("infer", "BeliefPropagation", "inference", "sum-product messages on a graph with loops, damped", "tables", "finite", "Pearl (1988); Murphy, Weiss and Jordan (1999)"),
     Row("infer", "MeanField", "inference", "the best product of independent variables; log Z from below", "tables", "finite", "Saul, Jaakkola and Jordan (1996)"),
@@ -220,7 +136,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "LBFGS", "inference", "the lowest energy by its gradient, through the bijections", "a gradient", "real", "Liu and Nocedal (1989)"),
     Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
     Row("infer", "Ancestral", "inference", "independent exact draws", "draw", "any", ""),
-    Row("infer", "Chains", "inference", "draws by Markov chains of a sampler, with diagnostics", "a sampler", "those of the sampler", "Vehtari et al. (2021)"),
+    Row("infer", "MCMC", "inference", "draws by Markov chains of a sampler, with diagnostics", "a sampler", "those of the sampler", "Vehtari et al. (2021)"),
     # samplers
     Row("samplers", "Gibbs", "sampler", "each variable in turn from its conditional", "conditional, or finite variables", "finite; real with conditional", "Geman and Geman (1984)"),
     Row("samplers", "Langevin", "sampler", "a step down the gradient, and noise", "a gradient", "real", "Roberts and Tweedie (1996)"),
@@ -242,11 +158,11 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
-    Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN welcome", "Dempster, Laird and Rubin (1977)", _GAUSSIAN_MIXTURES),
-    Row("estimators", "BernoulliMixture", "estimator", "k products of coins by EM; missing values are summed out", "", "X binary, NaN welcome", "Lazarsfeld and Henry (1968)", _BERNOULLI_MIXTURES),
-    Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine by any learner", "", "X binary, NaN welcome", "Hinton (2002)", _RBMS),
-    Row("estimators", "VAE", "estimator", "a decoder with its encoder", "", "X binary or real, NaN welcome", "Kingma and Welling (2014)", _VAES),
-    Row("estimators", "EnergyModel", "estimator", "a neural energy on ℝᵈ", "", "X real", "Gutmann and Hyvärinen (2012)", _ENERGY_MODELS),
+    Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN welcome", "Dempster, Laird and Rubin (1977)"),
+    Row("estimators", "BernoulliMixture", "estimator", "k products of coins by EM; missing values are summed out", "", "X binary, NaN welcome", "Lazarsfeld and Henry (1968)"),
+    Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine by any learner", "", "X binary, NaN welcome", "Hinton (2002)"),
+    Row("estimators", "VAE", "estimator", "a decoder with its encoder", "", "X binary or real, NaN welcome", "Kingma and Welling (2014)"),
+    Row("estimators", "EnergyModel", "estimator", "a neural energy on ℝᵈ", "", "X real", "Gutmann and Hyvärinen (2012)"),
     Row("estimators", "CategoricalHMM", "estimator", "a hidden Markov chain that shows symbols", "", "X symbols in time, NaN welcome", "Rabiner (1989)"),
     Row("estimators", "GaussianHMM", "estimator", "a hidden Markov chain that shows normal vectors", "", "X real in time, NaN welcome", "Rabiner (1989)"),
     Row("estimators", "GMMHMM", "estimator", "a hidden Markov chain that shows mixtures of Gaussians", "", "X real in time, NaN welcome", "Gauvain and Lee (1994)"),

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ._util.printing import shown
+from ._util.printing import pretty_repr
 from .errors import BadInput, Unsuitable
 from .finite import Assignments, log_sum_exp, table
 from .missing import Masked, is_masked, known
@@ -73,7 +73,7 @@ class Energy(eqx.Module):
     def conditional(self, name: str, **given: Any) -> Any:
         """p(name | given), a distribution; variables neither named nor given are summed out."""
         space = self.spaces[name]
-        Assignments({name: space}).require(f"conditional({name!r})", _remedy("conditional"))
+        Assignments({name: space}).check_size(f"conditional({name!r})", _remedy("conditional"))
         logits = table(lambda i: -free_energy(self, {**given, name: space.at(i)}), space.n_values)
         return FiniteDistribution(logits - jax.nn.logsumexp(logits), space)
 
@@ -84,9 +84,9 @@ class Energy(eqx.Module):
     def draw(self, key: Any, **given: Any) -> dict[str, Any]:
         """One exact draw of all hidden variables, and missing coordinates, given the known ones."""
         hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
-        hidden.require("draw", _remedy("draw"))
+        hidden.check_size("draw", _remedy("draw"))
         complete = lambda i: _filled(given, hidden.at(i))
-        logits = table(lambda i: -evaluated(self, {**given, **complete(i)}), hidden.n)
+        logits = table(lambda i: -checked_energy(self, {**given, **complete(i)}), hidden.n)
         return complete(jax.random.categorical(key, logits))
 
     # -- the same for every energy -------------------------------------------------------
@@ -104,8 +104,8 @@ class Energy(eqx.Module):
     def moments(self, **given: Any) -> tuple[Any, Any]:
         """Mean and variance of the energy over the hidden variables, under p(hidden | given)."""
         hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
-        hidden.require("moments", _remedy("draw"))
-        energies = table(lambda i: evaluated(self, {**given, **_filled(given, hidden.at(i))}), hidden.n)
+        hidden.check_size("moments", _remedy("draw"))
+        energies = table(lambda i: checked_energy(self, {**given, **_filled(given, hidden.at(i))}), hidden.n)
         p = jax.nn.softmax(-energies)
         mean = p @ energies
         return mean, p @ (energies - mean) ** 2
@@ -118,7 +118,7 @@ class Energy(eqx.Module):
         return names is None or _accepts(method, frozenset(names))
 
     def __repr__(self) -> str:
-        return shown(self)
+        return pretty_repr(self)
 
     # -- composition ---------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Energy(eqx.Module):
         return Marginal(self, names)
 
 
-def answers(method: Any, *arguments: Any, **keywords: Any) -> bool:
+def supports_call(method: Any, *arguments: Any, **keywords: Any) -> bool:
     """Whether a method of an energy answers this, found by tracing it on shapes alone.
 
     Knowledge may cover some variables only; how an energy says so is its own affair.
@@ -176,7 +176,7 @@ def _remedy(knowledge: str) -> str:
     return _REMEDY.format(knowledge=knowledge)
 
 
-def evaluated(energy: Energy, example: Mapping[str, Any]) -> Any:
+def checked_energy(energy: Energy, example: Mapping[str, Any]) -> Any:
     """e(example), if it is one number: many would be summed or broadcast to a wrong answer without a word."""
     value = energy(**example)
     if jnp.ndim(value):
@@ -195,7 +195,7 @@ def free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
     """−log Σ_hidden exp(−e), from the energy's own knowledge if it covers these names."""
     hidden = _must_enumerate(energy, given)
     if not hidden:
-        return evaluated(energy, given)
+        return checked_energy(energy, given)
     unhandled = any(is_masked(v) and k not in energy.marginalises for k, v in given.items())
     if given and not unhandled and energy.knows("free_energy", given):
         return energy.free_energy(**given)
@@ -206,11 +206,11 @@ def enumerated_free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
     """The same by brute force over every hidden variable and every missing coordinate."""
     spaces = _must_enumerate(energy, given)
     hidden = Assignments(spaces)
-    hidden.require("free_energy", _remedy("free_energy"))
+    hidden.check_size("free_energy", _remedy("free_energy"))
     log_copies = sum(_log_copies(given[k], v) for k, v in spaces.items() if k in given)
 
     def negative(i):
-        return -evaluated(energy, {**given, **_filled(given, hidden.at(i))})
+        return -checked_energy(energy, {**given, **_filled(given, hidden.at(i))})
 
     return log_copies - log_sum_exp(negative, hidden.n)
 
@@ -245,7 +245,7 @@ def log_partition_cost(energy: Energy) -> tuple[tuple[str, ...], int | None]:
 def enumerated_log_partition(energy: Energy) -> Any:
     names, _ = log_partition_cost(energy)
     hidden = Assignments({n: energy.spaces[n] for n in names})
-    hidden.require("log_partition", _remedy("log_partition"))
+    hidden.check_size("log_partition", _remedy("log_partition"))
     return log_sum_exp(lambda i: -free_energy(energy, hidden.at(i)), hidden.n)
 
 
@@ -297,10 +297,10 @@ def rows(energy: Energy, given: Mapping[str, Any]) -> tuple[bool, int]:
     return bool(sizes), sizes.pop() if sizes else 1
 
 
-def at_temperature(exactly: float, temperature: Any) -> bool:
+def is_static_value(exactly: float, temperature: Any) -> bool:
     """Whether a temperature is this number for sure; one that is an array may be any.
 
-    >>> at_temperature(1, 1.0), at_temperature(0, jnp.zeros(()))
+    >>> is_static_value(1, 1.0), is_static_value(0, jnp.zeros(()))
     (True, False)
     """
     return isinstance(temperature, int | float) and temperature == exactly

@@ -23,13 +23,13 @@ class BadInput(EnergaxError, ValueError):
         return (type(self), (self.argument, self.found, self.expected, self.remedy))
 
 
-def need_whole(name: str, value: Any, least: int = 1) -> None:
+def check_whole_number(name: str, value: Any, least: int = 1) -> None:
     """Refuse what is not a whole number from `least` on; True is none."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise BadInput(name, repr(value), f"a whole number >= {least}")
 
 
-def need_number(
+def check_number(
     name: str,
     value: Any,
     fits: Callable[[Any], bool] = lambda value: value >= 0,

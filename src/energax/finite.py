@@ -50,7 +50,7 @@ class Assignments:
             index = index // space.n_values
         return dict(reversed(out.items()))
 
-    def require(self, task: str, remedy: str, limit: int | None = None) -> None:
+    def check_size(self, task: str, remedy: str, limit: int | None = None) -> None:
         """Raise `Intractable`, with the size and what to do instead, unless this is enumerable."""
         limit = (_allowed.get() or ENUMERATION_LIMIT) if limit is None else limit
         if not all(space.is_finite for space in self.spaces.values()):

@@ -80,10 +80,10 @@ def known(value: Any) -> Any:
     return value.value if isinstance(value, Masked) else value
 
 
-def of_known_label(scores: Any, label: Any) -> Any:
+def mask_other_labels(scores: Any, label: Any) -> Any:
     """Scores of every row and class, (n, k), −∞ where the label of a row is known to be another.
 
-    >>> of_known_label(jnp.zeros((2, 2)), Masked(np.array([1, 0]), np.array([True, False])))
+    >>> mask_other_labels(jnp.zeros((2, 2)), Masked(np.array([1, 0]), np.array([True, False])))
     Array([[-inf,   0.],
            [  0.,   0.]], dtype=float32)
     """

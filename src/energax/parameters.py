@@ -89,8 +89,8 @@ def check_parameters(energy: Any, moves: Any, others: bool) -> None:
         value = np.asarray(leaf)
         if not np.isfinite(value).all():
             raise BadInput(path, "a parameter that is not finite", "finite numbers to begin with")
-        if space is not None and not np.all(space._legal(value)):
-            raise BadInput(path, f"{value.ravel()[:3]}…", f"{space.says()}, as {space!r} has it")
+        if space is not None and not np.all(space._is_valid(value)):
+            raise BadInput(path, f"{value.ravel()[:3]}…", f"{space.description()}, as {space!r} has it")
     if others or any(jax.tree.leaves(moves)):
         return
     numbers = [path for path, leaf, _, _ in _leaves(energy) if isinstance(leaf, bool | int | float)]
@@ -101,7 +101,7 @@ def check_parameters(energy: Any, moves: Any, others: bool) -> None:
     )
 
 
-def refuse_nan(energy: Any) -> None:
+def check_no_nan(energy: Any) -> None:
     """A question to an energy with a parameter that is NaN has no answer, and gets a sentence instead."""
     for path, leaf, _, _ in _leaves(energy):
         if eqx.is_inexact_array(leaf) and is_concrete(leaf) and np.isnan(np.asarray(leaf)).any():
@@ -205,7 +205,7 @@ def recentred(energy: Any, statistics: Any, reference: Any) -> Any:
 _REMEMBERED: dict[int, tuple[Any, dict[str, Any]]] = {}
 
 
-def remembered(energy: Any, name: str, compute: Callable[[Any], Any]) -> Any:
+def cached_on(energy: Any, name: str, compute: Callable[[Any], Any]) -> Any:
     """`compute(energy)`, once for every object: energies never change, and are asked often."""
     number = id(energy)
     if number not in _REMEMBERED:
@@ -219,7 +219,7 @@ def remembered(energy: Any, name: str, compute: Callable[[Any], Any]) -> Any:
 
 def precision_of(energy: Any) -> Any:
     """The scope that an energy is asked in: 64 bits if its parameters have them, else as it is outside."""
-    if isinstance(energy, eqx.Module) and remembered(energy, "is double", _is_double):
+    if isinstance(energy, eqx.Module) and cached_on(energy, "is double", _is_double):
         return jax.enable_x64(True)
     return contextlib.nullcontext()
 
@@ -229,7 +229,7 @@ def _is_double(energy: Any) -> bool:
     return any(leaf.dtype in (np.float64, np.complex128) for leaf in leaves)
 
 
-def in_its_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_energy_precision(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, run in the precision of the first energy among its arguments."""
 
     @functools.wraps(function)

@@ -87,17 +87,17 @@ class Tempered(Energy):
             return self._scaled.conditional(name, **given)
         whole = {name, *given} >= set(self.spaces) and not any(map(is_masked, given.values()))
         if whole and self.energy.knows("conditional", given):
-            power = raised(self.energy.conditional(name, **given), 1 / self.temperature)
-            if power is not None:
-                return power
+            tempered = power(self.energy.conditional(name, **given), 1 / self.temperature)
+            if tempered is not None:
+                return tempered
         return super().conditional(name, **given)
 
 
-def raised(distribution: Any, power: Any) -> Any:
-    """p^power, normalised, where that is of the family of p; None where it is not.
+def power(distribution: Any, exponent: Any) -> Any:
+    """p^exponent, normalised, where that is of the family of p; None where it is not.
 
     >>> from numpyro.distributions import Normal
-    >>> float(raised(Normal(3.0, 1.0), 0.25).scale)
+    >>> float(power(Normal(3.0, 1.0), 0.25).scale)
     2.0
     """
     from numpyro import distributions as d
@@ -109,24 +109,24 @@ def raised(distribution: Any, power: Any) -> Any:
     )
 
     if isinstance(distribution, FiniteDistribution):
-        logits = power * distribution.log_probs
+        logits = exponent * distribution.log_probs
         return FiniteDistribution(jax.nn.log_softmax(logits), distribution.space)
     if isinstance(distribution, d.Independent):
-        base = raised(distribution.base_dist, power)
+        base = power(distribution.base_dist, exponent)
         return None if base is None else base.to_event(distribution.reinterpreted_batch_ndims)
     # By logits where there are some: probabilities that have underflown cannot be brought back.
     if isinstance(distribution, BernoulliLogits):
-        return BernoulliLogits(power * distribution.logits)
+        return BernoulliLogits(exponent * distribution.logits)
     if isinstance(distribution, BernoulliProbs):
-        logits = power * (jnp.log(distribution.probs) - jnp.log1p(-distribution.probs))
+        logits = exponent * (jnp.log(distribution.probs) - jnp.log1p(-distribution.probs))
         most = jnp.finfo(logits.dtype).max
         return BernoulliLogits(jnp.clip(logits, -most, most))
     if isinstance(distribution, CategoricalLogits):
-        return CategoricalLogits(power * distribution.logits)
+        return CategoricalLogits(exponent * distribution.logits)
     if isinstance(distribution, CategoricalProbs):
-        return CategoricalLogits(power * jnp.log(distribution.probs))
+        return CategoricalLogits(exponent * jnp.log(distribution.probs))
     if type(distribution) is d.Normal:
-        return d.Normal(distribution.loc, distribution.scale / jnp.sqrt(power))
+        return d.Normal(distribution.loc, distribution.scale / jnp.sqrt(exponent))
     if type(distribution) is d.MultivariateNormal:
-        return d.MultivariateNormal(distribution.loc, scale_tril=distribution.scale_tril / jnp.sqrt(power))
+        return d.MultivariateNormal(distribution.loc, scale_tril=distribution.scale_tril / jnp.sqrt(exponent))
     return None

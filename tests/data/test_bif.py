@@ -10,9 +10,9 @@ import re
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from energax.data._bif.parser.parser import format_bif, parse_bif
 from hypothesis import given, settings
 
+from energax.data._bif.parser import format_bif, parse_bif
 from energax.data._model_files import load_tables, save_tables
 from energax.errors import BadFile, BadInput
 from energax.graph import TableModel

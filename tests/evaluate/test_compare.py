@@ -12,6 +12,7 @@ from energax import catalog
 from energax.errors import BadInput
 from energax.estimate import Estimate
 from energax.evaluate import _compare, compare, contenders, hold_out
+from energax.evaluate._model_specs import MODEL_SPECS
 
 ROWS = np.random.default_rng(0).normal(size=(160, 2)) @ np.array([[1.0, 0.8], [0.0, 0.5]]) + [3.0, -1.0]
 
@@ -109,10 +110,8 @@ def test_a_model_that_breaks_is_a_row(monkeypatch):
     def broken(X):
         raise RuntimeError("no luck")
 
-    row = catalog.find("GaussianMixture")
-    bad = dataclasses.replace(row.contenders[0], name="broken", label="broken", parameters=broken)
-    whole = dataclasses.replace(row, contenders=(*row.contenders, bad))
-    monkeypatch.setattr(_compare, "CATALOG", (whole,))
+    bad = dataclasses.replace(MODEL_SPECS[0], name="broken", label="broken", parameters=broken)
+    monkeypatch.setattr(_compare, "MODEL_SPECS", (*MODEL_SPECS, bad))
     result = compare(ROWS, ["broken", "gaussian"], key=0)
     assert [s.name for s in result.scores] == ["gaussian", "broken"]
     assert result["broken"].status == "failed" and "no luck" in result["broken"].message
@@ -126,7 +125,9 @@ def test_a_model_for_other_data_is_skipped_and_says_so(plain):
 
 def test_a_family_means_all_of_it_that_suits():
     names = lambda wish, data: [c.name for _, c in _compare._chosen(wish, data)]
-    assert names("GaussianMixture", "real") == [c.name for c in catalog.find("GaussianMixture").contenders]
+    assert names("GaussianMixture", "real") == [
+        s.name for s in MODEL_SPECS if s.estimator == "GaussianMixture"
+    ]
     assert names("gmm", "real") == ["gmm-full", "gmm-tied", "gmm-diag", "gmm-spherical"]
     assert names("vae", "binary") == ["vae-1", "vae-10"]
     assert names(None, "binary") == [c.name for _, c in contenders() if c.data == "binary"]
@@ -188,3 +189,9 @@ def test_models_of_the_digits_beat_independent_bits():
     assert all(value > means["bernoulli"] + 3 for name, value in means.items() if name != "bernoulli")
     assert means["bernoulli-mixture-50"] > means["bernoulli-mixture-10"]
     assert means["rbm-likelihood"] > -19.3 and means["vae-1"] > -17.8
+
+
+def test_model_specs_are_unique_and_name_an_estimator():
+    names, labels = [s.name for s in MODEL_SPECS], [s.label for s in MODEL_SPECS]
+    assert len(set(names)) == len(names) and len(set(labels)) == len(labels)
+    assert {catalog.find(s.estimator).kind for s in MODEL_SPECS} == {"estimator"}

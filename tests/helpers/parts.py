@@ -12,7 +12,7 @@ import numpy as np
 
 import energax
 from energax import Mixture, energies, infer, learn, nn, samplers
-from energax.samplers._sampler import _anything
+from energax.samplers._sampler import random_value
 
 KEY = 7
 N = 6
@@ -77,7 +77,7 @@ ENERGIES = {
         energies.Gaussians(jnp.array([[0.0], [2.0]]), jnp.ones((2, 1, 1))),
         length=4,
     ),
-    "LinearChain": lambda: energies.LinearChain(
+    "LinearGaussianSSM": lambda: energies.LinearGaussianSSM(
         0.5 * jnp.eye(2), jnp.ones((3, 2)), jnp.eye(2), jnp.eye(3), length=4
     ),
     "NGram": lambda: energies.NGram.from_sequences(
@@ -108,7 +108,7 @@ FITS = {
             "Bernoullis",
             "Centroids",
             "MarkovChain",
-            "LinearChain",
+            "LinearGaussianSSM",
             "Categoricals",
             "Poissons",
             "Mixtures",
@@ -174,7 +174,7 @@ INFERENCES = {
         infer.ForwardBackward,
         lambda e, d, m: energax.posterior(e, d, m).marginals["z"],
     ),
-    "Kalman": ("LinearChain", infer.Kalman, lambda e, d, m: energax.posterior(e, d, m).mean["z"]),
+    "Kalman": ("LinearGaussianSSM", infer.Kalman, lambda e, d, m: energax.posterior(e, d, m).mean["z"]),
     "LBFGS": ("NeuralEnergy", infer.LBFGS, lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"]),
     "Importance": (
         "Decoder",
@@ -182,9 +182,9 @@ INFERENCES = {
         lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
     ),
     "Ancestral": ("Mixture", infer.Ancestral, lambda e, d, m: energax.sample(e, 5, method=m, key=KEY)["x"]),
-    "Chains": (
+    "MCMC": (
         "RBM",
-        lambda: infer.Chains(samplers.Gibbs(), n_chains=2, warmup=5),
+        lambda: infer.MCMC(samplers.Gibbs(), n_chains=2, warmup=5),
         lambda e, d, m: energax.sample(e, 6, method=m, key=KEY)["x"],
     ),
 }
@@ -249,7 +249,7 @@ REFUSED = {
         lambda e, x, m: energax.sample(e, 3, method=m, key=0),
         r"Ancestral needs exact draws.*Use Enumeration\(\)",
     ),
-    "Chains": (
+    "MCMC": (
         "NeuralEnergy",
         lambda e, x, m: energax.sample(e, 3, method=m, key=0),
         r"Gibbs does not fit.*conditional of 'x'.*Use Langevin\(\)",
@@ -307,7 +307,7 @@ def rows_of(energy, names=None, n=N):
     for i, (name, space) in enumerate(energy.spaces.items()):
         if names is None or name in names:
             keys = jax.random.split(jax.random.fold_in(jax.random.key(KEY), i), n)
-            out[name] = jnp.stack([_anything(space, k) for k in keys])
+            out[name] = jnp.stack([random_value(space, k) for k in keys])
     return out
 
 

@@ -9,7 +9,7 @@ from energax import Mixture, argmin, log_partition, log_prob, plan, posterior, s
 from energax.energies import RBM, Decoder, GaussianRBM, Gaussians, Linear, NeuralEnergy
 from energax.energy import Energy
 from energax.errors import BadInput, Intractable, Unsuitable
-from energax.infer import LBFGS, Ancestral, AnnealedImportance, Chains, Enumeration, Exact, Importance
+from energax.infer import LBFGS, MCMC, Ancestral, AnnealedImportance, Enumeration, Exact, Importance
 from energax.infer import _query as _question
 from energax.samplers import Gibbs, Langevin
 from energax.spaces import Binary, Count
@@ -29,10 +29,10 @@ bits, hole = {"x": [0, 1, 1, 0]}, {"x": [0.5, np.nan]}
     [
         ("posterior", rbm, bits, Exact, "exact"),
         ("posterior", rbm, {}, Enumeration, "exact"),
-        ("posterior", large, {}, Chains, "estimate"),
-        ("posterior", bowl, {}, Chains, "estimate"),
+        ("posterior", large, {}, MCMC, "estimate"),
+        ("posterior", bowl, {}, MCMC, "estimate"),
         ("posterior", two, hole, Exact, "exact"),
-        ("posterior", decoder, {"x": [0, 1]}, Chains, "estimate"),
+        ("posterior", decoder, {"x": [0, 1]}, MCMC, "estimate"),
         ("argmin", rbm, bits, Exact, "exact"),
         ("argmin", rbm, {}, Enumeration, "exact"),
         ("argmin", bowl, {}, LBFGS, "estimate"),
@@ -49,8 +49,8 @@ bits, hole = {"x": [0, 1, 1, 0]}, {"x": [0.5, np.nan]}
         ("sample", decoder, {}, Ancestral, "exact"),
         ("sample", large, {"x": np.zeros(60)}, Exact, "exact"),
         ("sample", rbm, {}, Enumeration, "exact"),
-        ("sample", large, {}, Chains, "estimate"),
-        ("sample", bowl, {}, Chains, "estimate"),
+        ("sample", large, {}, MCMC, "estimate"),
+        ("sample", bowl, {}, MCMC, "estimate"),
     ],
 )
 def test_the_choice(task, energy, given, method, kind):
@@ -134,7 +134,7 @@ REFUSALS = [
     (lambda: sample(rbm, 3, method=Enumeration(), key=0, warmup=3), BadInput, "a sampler as method"),
     (lambda: plan("guess", rbm), BadInput, "one of argmin"),
     (lambda: plan(len, rbm), BadInput, "one of argmin"),
-    (lambda: Chains(Gibbs(), n_chains=0), BadInput, "n_chains"),
+    (lambda: MCMC(Gibbs(), n_chains=0), BadInput, "n_chains"),
     (lambda: Importance(n_samples=0), BadInput, "n_samples"),
     (lambda: posterior(rbm, bits).joint("x"), BadInput, "finite hidden variables"),
     (lambda: posterior(rbm, bits).sample(0, key=0), BadInput, ">= 1"),

@@ -12,7 +12,7 @@ from energax.energies import RBM, Decoder, GaussianRBM, Linear, NeuralEnergy
 from energax.errors import BadInput, Unsuitable
 from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood
 from energax.missing import Masked
-from energax.samplers import Gibbs, Langevin, suited
+from energax.samplers import Gibbs, Langevin, default_sampler
 from energax.spaces import Binary, Count, Positive, parameter
 
 
@@ -66,8 +66,8 @@ def test_chains_from_the_data_keep_them_in_whatever_order_variables_are_named():
     energy, x = HiddenFirst(), jnp.array([[0.0], [1.0]] * 20)
     data = {"x": x}
     ContrastiveDivergence(1).check(energy, data)
-    sampler = suited(energy, data)
-    assert sampler.order == ("z", "x") and suited(energy, {"z": x}).order is None
+    sampler = default_sampler(energy, data)
+    assert sampler.order == ("z", "x") and default_sampler(energy, {"z": x}).order is None
     drawn = sampler.advance(energy, data, 1, jax.random.key(0))
     assert (drawn["x"] == x).all()
     with pytest.raises(Unsuitable, match="begins with 'x', and would forget the data"):

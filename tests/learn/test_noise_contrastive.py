@@ -10,11 +10,11 @@ from numpyro.distributions import Bernoulli, Normal
 
 from energax import Energy, fit
 from energax.batch import Batch
-from energax.compose import Mixture
 from energax.energies import RBM, Gaussians, Linear, NeuralEnergy
 from energax.errors import BadInput, Unsuitable
 from energax.learn import ContrastiveDivergence, Descent, NoiseContrastive, ScoreMatching
 from energax.missing import Masked
+from energax.mixture import Mixture
 from energax.spaces import Binary, Interval, Positive, Simplex, Space, parameter
 
 

@@ -18,7 +18,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from energax import graph as structure
 from energax.errors import BadInput
 from energax.plot import junction_tree, network, transitions
-from energax.plot._force_layout import sprung
+from energax.plot._force_layout import force_layout
 from energax.plot._layered_layout import _crossings, layered
 
 ALARM = nx.DiGraph(
@@ -82,7 +82,7 @@ def test_layers_keep_boxes_apart_and_arrows_beside_them(problem):
 @given(boxed_dags(10))
 def test_springs_keep_boxes_apart(problem):
     graph, sizes = problem[0].to_undirected(), problem[1]
-    plan = sprung(graph, sizes)
+    plan = force_layout(graph, sizes)
     assert not touching(plan, sizes, gap=0.05)
     assert {frozenset(e) for e in plan.routes} == {frozenset(e) for e in graph.edges}
     for node, (x, y) in plan.centres.items():
@@ -107,7 +107,7 @@ def test_trees_are_drawn_without_crossings():
 
 def test_a_grid_comes_out_as_a_grid():
     grid = nx.grid_2d_graph(3, 4)
-    plan = sprung(grid, dict.fromkeys(grid, (1.2, 0.6)))
+    plan = force_layout(grid, dict.fromkeys(grid, (1.2, 0.6)))
     assert {len({round(p[i], 6) for p in plan.centres.values()}) for i in (0, 1)} == {3, 4}
 
 

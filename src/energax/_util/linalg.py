@@ -56,3 +56,28 @@ def _substitute(factor: Any, right: Any) -> Any:
         return solved.at[..., i, :].set(new)
 
     return jax.lax.fori_loop(0, factor.shape[-1], row, jnp.zeros_like(right))
+
+
+def gram(factor: Any) -> Any:
+    """LLᵀ."""
+    return factor @ factor.swapaxes(-1, -2)
+
+
+def semidefinite_factor(matrix: Any) -> Any:
+    """The lower L with LLᵀ = `matrix` (n, n), which may be singular.
+
+    >>> semidefinite_factor(jnp.array([[4.0, 0.0], [0.0, 0.0]]))
+    Array([[2., 0.],
+           [0., 0.]], dtype=float32)
+    """
+    n = matrix.shape[-1]
+    rows = jnp.arange(n)
+    noise = 10 * n * jnp.finfo(matrix.dtype).eps * jnp.diagonal(matrix)
+
+    def column(j, factor):
+        rest = matrix[:, j] - factor @ factor[j]
+        some = rest[j] > noise[j]
+        new = jnp.where(rows >= j, rest, 0) / jnp.sqrt(jnp.where(some, rest[j], 1))
+        return factor.at[:, j].set(jnp.where(some, new, 0))
+
+    return jax.lax.fori_loop(0, n, column, jnp.zeros_like(matrix))

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 
-def shown(module: Any) -> str:
+def pretty_repr(module: Any) -> str:
     """A module as Equinox prints it, less the addresses of functions, which tell a reader nothing."""
     import equinox as eqx
 

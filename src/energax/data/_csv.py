@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadFile
-from ._table import Table, from_frame, refuse_repeated
+from ._table import Table, check_unique_names, from_frame
 
 _SPACES = r"\s+"
 
@@ -22,7 +22,7 @@ def read_csv(path: Path, _: Any = None) -> Table:
     """
     import pandas as pd
 
-    _refuse_other_text(path)
+    _check_is_text(path)
     notes, lines = _first_lines(path)
     if not lines:
         raise BadFile(f"{path}: no rows in it. Check that it is whole.")
@@ -34,7 +34,7 @@ def read_csv(path: Path, _: Any = None) -> Table:
         in_note = len(header) == len(first) > 1 and any(map(_is_number, first))
         if not in_note:
             header = [] if all(map(_is_number, first)) and not _counts(first) else first
-        refuse_repeated([name for name in header if name], path.name)  # pandas would call a second x x.1
+        check_unique_names([name for name in header if name], path.name)  # pandas would call a second x x.1
         where = {"header": None, "names": header} if in_note else {"header": 0 if header else None}
         frame = pd.read_csv(path, low_memory=False, **where, **options)
     except pd.errors.ParserError as error:
@@ -72,7 +72,7 @@ def _counts(header: list[str]) -> bool:
     return len(header) > 2 and header == [str(i) for i in range(len(header))]
 
 
-def _refuse_other_text(path: Path) -> None:
+def _check_is_text(path: Path) -> None:
     with _opened(path, "rb") as file:
         start = file.read(4096)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -126,7 +126,7 @@ def known_name(argument: str, name: str, known: Iterable[str], noun: str, where:
     raise BadInput(argument, f"no {noun.split()[-1]} {name!r}", f"{noun} {expected}", hint)
 
 
-def refuse_repeated(names: Iterable[str], source: str) -> None:
+def check_unique_names(names: Iterable[str], source: str) -> None:
     """Refuse names that two columns share: asking for one of them would say nothing."""
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
@@ -137,7 +137,7 @@ def refuse_repeated(names: Iterable[str], source: str) -> None:
 def from_frame(frame: Any, source: str, notes: tuple[str, ...] = ()) -> Table:
     """The numeric columns of a pandas frame; the others are named with the reason they were left out."""
     kept, arrays, dropped = [], [], []
-    refuse_repeated(map(str, frame.columns), source)
+    check_unique_names(map(str, frame.columns), source)
     for i, name in enumerate(frame.columns):
         column, name = frame.iloc[:, i], str(name)
         array = _numbers(column)

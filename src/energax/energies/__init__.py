@@ -36,7 +36,7 @@ from ._latent.likelihoods import Bernoulli as Bernoulli
 from ._latent.likelihoods import Gaussian as Gaussian
 from ._neural.energy import NeuralEnergy as NeuralEnergy
 from ._sequence.hmm import HiddenChain as HiddenChain
-from ._sequence.linear_gaussian import LinearChain as LinearChain
+from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer

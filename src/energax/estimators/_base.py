@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .. import errors
 from .._util.keys import as_key
 from ..energy import Energy
-from ..errors import BadInput, Diverged, need_number, need_whole
+from ..errors import BadInput, Diverged, check_number, check_whole_number
 from ..estimate import Estimate
 from ..fitting import Fit, Learner
 from ..fitting import fit as run_fit
@@ -29,18 +29,18 @@ from ..learn import Descent, Objective
 from ..missing import Masked
 from ._common.table import bucket as bucket
 from ._common.table import bucketed as bucketed
-from ._common.table import n_rows, rows_that_count
+from ._common.table import drop_zero_weight, n_rows
 from ._common.table import padded as padded
 from ._common.table import with_mask as with_mask
 from ._common.validation import ConvergenceWarning as ConvergenceWarning
 from ._common.validation import NotFitted as NotFitted
-from ._common.validation import at_the_door as at_the_door
-from ._common.validation import whole_or_not_at_all
+from ._common.validation import rollback_on_error
+from ._common.validation import translate_sklearn_errors as translate_sklearn_errors
 
 _PLAIN = tuple(map(np.dtype, (np.float32, np.float64, np.int32, np.int64)))
 
 
-class Recipe(BaseEstimator):
+class EnergyEstimator(BaseEstimator):
     """energy + default learner + default inference, with scikit-learn's manners.
 
     A subclass has an `__init__` that only stores its arguments, and a `fit` of four lines:
@@ -60,7 +60,7 @@ class Recipe(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         for name in ("fit", "partial_fit"):
             if name in vars(cls):
-                setattr(cls, name, whole_or_not_at_all(vars(cls)[name]))
+                setattr(cls, name, rollback_on_error(vars(cls)[name]))
         super().__init_subclass__(**options)
 
     @property
@@ -86,7 +86,7 @@ class Recipe(BaseEstimator):
     ) -> Any:
         """X (or X, y) as a dense, finite array of the dtype to compute in, or a `BadInput`."""
         allow_nan = self._allow_nan if allow_nan is None else allow_nan
-        if not reset and y is None and self._is_plainly_good(X, min_rows):
+        if not reset and y is None and self._can_skip_validation(X, min_rows):
             return np.ascontiguousarray(X, self._table_dtype(X))
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64 if X.dtype.kind != "f" else X.dtype), np.nan)
@@ -102,7 +102,7 @@ class Recipe(BaseEstimator):
         expected = "a table of finite numbers, one row an example" + (
             " (NaN where a value is missing)" if allow_nan else ""
         )
-        with at_the_door("X" if y is None else "X, y", expected):
+        with translate_sklearn_errors("X" if y is None else "X, y", expected):
             if y is None:
                 X = validate_data(self, X, **options)
             else:
@@ -114,7 +114,7 @@ class Recipe(BaseEstimator):
         X = self._in_range(np.ascontiguousarray(X))
         return X if y is None else (X, y)
 
-    def _is_plainly_good(self, X: Any, min_rows: int) -> bool:
+    def _can_skip_validation(self, X: Any, min_rows: int) -> bool:
         """Whether X needs no look by scikit-learn, which takes longer than many a small question does."""
         if type(X) is not np.ndarray or X.ndim != 2 or X.dtype not in _PLAIN:
             return False
@@ -161,7 +161,7 @@ class Recipe(BaseEstimator):
         if sample_weight is None:
             return None
         dtype = getattr(self, "dtype_", X.dtype)  # words have none
-        with at_the_door("sample_weight", "one finite number >= 0 for each row, not all 0"):
+        with translate_sklearn_errors("sample_weight", "one finite number >= 0 for each row, not all 0"):
             weight = _check_sample_weight(sample_weight, X, dtype=dtype, ensure_non_negative=True)
         if not weight.any():
             raise BadInput("sample_weight", "only zeros", "at least one weight > 0")
@@ -169,17 +169,17 @@ class Recipe(BaseEstimator):
 
     def _counted(self, X: np.ndarray, sample_weight: Any) -> tuple[Any, Any]:
         """(X, weight) of the rows that count."""
-        X, weight = rows_that_count(X, weight=self._check_weight(sample_weight, X))
+        X, weight = drop_zero_weight(X, weight=self._check_weight(sample_weight, X))
         return X, weight
 
     def _check_counts(self, *names: str) -> None:
         for name in names:
-            need_whole(name, getattr(self, name))
+            check_whole_number(name, getattr(self, name))
 
     def _adam(self, name: str = "learning_rate") -> optax.GradientTransformation:
         """Adam at the step size of this name."""
         rate = getattr(self, name)
-        need_number(name, rate, lambda rate: 0 <= rate < np.inf, remedy="Try 0.001.")
+        check_number(name, rate, lambda rate: 0 <= rate < np.inf, remedy="Try 0.001.")
         return optax.adam(float(rate))
 
     def _check_fitted(self) -> None:
@@ -211,7 +211,7 @@ class Recipe(BaseEstimator):
         return key
 
     def _generator(self) -> np.random.RandomState:
-        with at_the_door("random_state", "None, an int >= 0 or a RandomState"):
+        with translate_sklearn_errors("random_state", "None, an int >= 0 or a RandomState"):
             return check_random_state(self.random_state)
 
     # -- learning --------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Recipe(BaseEstimator):
     def _continue(self, learner: Learner) -> Learner:
         """For `partial_fit`: the learner with the state of the fit before, if there was one."""
         before = getattr(self, "fit_", None)
-        return learner if before is None or before.state is None else Continued(learner, before.state)
+        return learner if before is None or before.state is None else ResumedLearner(learner, before.state)
 
     # -- saving ----------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class Recipe(BaseEstimator):
         super().__setstate__(unpickled(state))
 
 
-class Density(Recipe):
+class Density(EnergyEstimator):
     """A recipe whose energy says how probable a row is."""
 
     def _given(self, X: np.ndarray) -> dict[str, Any]:
@@ -362,7 +362,7 @@ class Density(Recipe):
 
     def _check_n_samples(self, n_samples: Any) -> int:
         self._check_fitted()
-        need_whole("n_samples", n_samples)
+        check_whole_number("n_samples", n_samples)
         return int(n_samples)
 
     def _sampler(self, n: int) -> Any:
@@ -384,7 +384,7 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self.n_components
 
 
-class Continued(Learner):
+class ResumedLearner(Learner):
     """A learner that begins in a state it was in before: moments, chains and running sums kept."""
 
     learner: Learner

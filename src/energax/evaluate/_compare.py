@@ -13,13 +13,14 @@ import jax
 import numpy as np
 
 from .._util.keys import as_key
-from ..catalog import CATALOG, Contender, Row
+from ..catalog import Row, find
 from ..data import Standardised, Table, digits, find_spaces
 from ..data._table import known_name, listed
 from ..errors import BadInput, ConvergenceWarning, EnergaxError
 from ..estimate import Estimate
 from ..spaces import Binary, Space
 from ._intervals import mean_interval, paired_difference
+from ._model_specs import MODEL_SPECS, ModelSpec
 from ._split import hold_out
 
 
@@ -145,10 +146,10 @@ def compare(
     _chosen(models, "real")  # a wrong name is told before anything is said of the data
     table = digits() if data is None else Table.of(data)
     key = as_key(key)
-    train, held, space, notes, log_det = _prepare(table, test, key)
+    train, test_rows, space, notes, log_det = _prepare(table, test, key)
     chosen = _chosen(models, _kind(space))
-    holes = bool(np.isnan(train).any() or np.isnan(held).any())
-    _refuse_if_none_suits(chosen, _kind(space), holes)
+    holes = bool(np.isnan(train).any() or np.isnan(test_rows).any())
+    _check_any_model(chosen, _kind(space), holes)
     seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
     scores = []
     with _watching(progress, len(chosen)) as watch:
@@ -158,26 +159,26 @@ def compare(
             score = (
                 Score(contender.name, contender.label, "skipped", f"it is {reason}")
                 if reason
-                else _scored(row, contender, train, held, log_det, seed)
+                else _scored(row, contender, train, test_rows, log_det, seed)
             )
             scores.append(score)
             watch("end", f"{contender.label}: {score.status}", i + 1, len(chosen))
-    return Comparison(_ranked(scores), space, len(train), len(held), table.source, tuple(notes))
+    return Comparison(_ranked(scores), space, len(train), len(test_rows), table.source, tuple(notes))
 
 
-def contenders() -> list[tuple[Row, Contender]]:
+def contenders() -> list[tuple[Row, ModelSpec]]:
     """Every model that `compare` can fit, with its row of the catalog."""
-    return [(row, contender) for row in CATALOG for contender in row.contenders]
+    return [(find(spec.estimator), spec) for spec in MODEL_SPECS]
 
 
-def _chosen(models: str | Iterable[str] | None, data: str) -> list[tuple[Row, Contender]]:
+def _chosen(models: str | Iterable[str] | None, data: str) -> list[tuple[Row, ModelSpec]]:
     everything = contenders()
     if models is None:
         return [(row, c) for row, c in everything if c.data == data]
     wanted = [m.strip() for m in (models.split(",") if isinstance(models, str) else models) if m.strip()]
     if not wanted:
         raise BadInput("models", "no name", "at least one model")
-    picked: list[tuple[Row, Contender]] = []
+    picked: list[tuple[Row, ModelSpec]] = []
     for name in wanted:
         exact = [(row, c) for row, c in everything if c.name == name.lower()]
         family = [
@@ -198,14 +199,14 @@ def _kind(space: Space) -> str:
     return "binary" if isinstance(space, Binary) else "real"
 
 
-def _unsuitable(contender: Contender, data: str, holes: bool) -> str:
+def _unsuitable(contender: ModelSpec, data: str, holes: bool) -> str:
     """Why the model makes no sense for such data, or nothing."""
     if contender.data != data:
         return f"for {_KINDS[contender.data]}, and the data are {_KINDS[data]}"
     return "not for rows with missing values" if holes and not contender.missing else ""
 
 
-def _refuse_if_none_suits(chosen: list[tuple[Row, Contender]], data: str, holes: bool) -> None:
+def _check_any_model(chosen: list[tuple[Row, ModelSpec]], data: str, holes: bool) -> None:
     reasons: dict[str, list[str]] = {}
     for _, contender in chosen:
         reasons.setdefault(_unsuitable(contender, data, holes), []).append(contender.name)
@@ -233,9 +234,9 @@ def _prepare(
         found = f"{len(values)} row{'s' * (len(values) != 1)}{' with a value' if empty.any() else ''}"
         raise BadInput("data", found, "at least 4, to have 2 rows on each side of the split", "Bring more.")
     train_rows, test_rows = hold_out(len(values), test, key=key)
-    train, held = values[train_rows], values[test_rows]
+    train, test_rows = values[train_rows], values[test_rows]
     space = find_spaces(values)["x"]
-    log_det = np.zeros(len(held))
+    log_det = np.zeros(len(test_rows))
     if not isinstance(space, Binary):
         # Compared, not subtracted: 1e308 less −1e308 is not a number.
         varies = np.nanmax(train, axis=0, initial=-np.inf) > np.nanmin(train, axis=0, initial=np.inf)
@@ -244,21 +245,21 @@ def _prepare(
             reasons.setdefault("constant in the training rows", []).extend(flat)
         if not varies.any():
             raise BadInput("data", "only constant columns", "at least one that varies")
-        train, held = train[:, varies], held[:, varies]
+        train, test_rows = train[:, varies], test_rows[:, varies]
         space = type(space)(int(varies.sum()))
         left = [c for c, v in zip(table.columns, varies, strict=True) if v]
         notes += _told_of_codes(left, train)
         scaling = Standardised.fit(train)
-        log_det = scaling.log_det(held)
-        train, held = scaling.transform(train), _in_reach(scaling, held, left)
+        log_det = scaling.log_det(test_rows)
+        train, test_rows = scaling.transform(train), _in_reach(scaling, test_rows, left)
     for why, columns in reasons.items():
         notes.append(f"Left out, {why}: {listed(columns, 6)}.")
-    gaps = int(np.isnan(train).sum() + np.isnan(held).sum())
+    gaps = int(np.isnan(train).sum() + np.isnan(test_rows).sum())
     if gaps:
         notes.append(
             f"{gaps} values are missing; models that learn from such rows do, the others are skipped."
         )
-    return train, held, space, notes, log_det
+    return train, test_rows, space, notes, log_det
 
 
 def _told_of_codes(columns: list[str], values: np.ndarray) -> list[str]:
@@ -282,10 +283,10 @@ def _told_of_codes(columns: list[str], values: np.ndarray) -> list[str]:
     return told
 
 
-def _in_reach(scaling: Standardised, held: np.ndarray, columns: list[str]) -> np.ndarray:
+def _in_reach(scaling: Standardised, test_rows: np.ndarray, columns: list[str]) -> np.ndarray:
     """The held-out rows standardised, unless one is so far off that its square is not a number."""
     with np.errstate(over="ignore"):
-        scaled = scaling.transform(held)
+        scaled = scaling.transform(test_rows)
     far = np.nan_to_num(np.abs(scaled), posinf=np.inf)
     if far.max() < _FARTHEST:
         return scaled
@@ -293,7 +294,7 @@ def _in_reach(scaling: Standardised, held: np.ndarray, columns: list[str]) -> np
     typical = f"{scaling.mean[column]:.3g} ± {scaling.scale[column]:.3g}"
     raise BadInput(
         "data",
-        f"{held[row, column]:.3g} in column {listed([columns[column]])}, whose other values are {typical}",
+        f"{test_rows[row, column]:.3g} in column {listed([columns[column]])}, whose other values are {typical}",
         "held-out rows on the scale of the others",
         "Correct it, leave it empty if it is not known, or leave the column out.",
     )
@@ -301,9 +302,9 @@ def _in_reach(scaling: Standardised, held: np.ndarray, columns: list[str]) -> np
 
 def _scored(
     row: Row,
-    contender: Contender,
+    contender: ModelSpec,
     train: np.ndarray,
-    held: np.ndarray,
+    test_rows: np.ndarray,
     log_det: np.ndarray,
     seed: int,
 ) -> Score:
@@ -317,7 +318,7 @@ def _scored(
             estimator = row.load()(**contender.parameters(train), random_state=seed)
             estimator.fit(train)
             seconds = time.perf_counter() - began
-            rows = estimator.log_prob(held)
+            rows = estimator.log_prob(test_rows)
             heard = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
     except EnergaxError as error:
         return Score(name, label, "failed", str(error), time.perf_counter() - began)
@@ -330,7 +331,7 @@ def _scored(
     message = heard[0] if heard else getattr(result, "message", "")
     unscored = int((~np.isfinite(rows.value)).sum())
     if unscored:
-        said = f"{unscored} of {len(held)} held-out rows have no finite log-likelihood under it"
+        said = f"{unscored} of {len(test_rows)} held-out rows have no finite log-likelihood under it"
         return Score(name, label, "failed", said, seconds, estimator=estimator)
     return Score(name, label, status, message, seconds, rows, estimator=estimator)
 

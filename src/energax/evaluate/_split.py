@@ -15,8 +15,8 @@ def hold_out(n: int, test: float | int = 0.2, *, key: Any) -> tuple[np.ndarray, 
 
     `test` is a fraction of the rows, or how many of them.
 
-    >>> train, held = hold_out(10, 0.3, key=0)
-    >>> len(train), len(held), sorted([*train.tolist(), *held.tolist()]) == list(range(10))
+    >>> train, test_rows = hold_out(10, 0.3, key=0)
+    >>> len(train), len(test_rows), sorted([*train.tolist(), *test_rows.tolist()]) == list(range(10))
     (7, 3, True)
     """
     whole = isinstance(test, int | np.integer) and not isinstance(test, bool)

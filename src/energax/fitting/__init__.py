@@ -2,6 +2,6 @@
 
 from ._checkpoint import Checkpoint as Checkpoint
 from ._learner import Learner as Learner
-from ._learner import check_number as check_number
+from ._learner import check_setting as check_setting
 from ._loop import fit as fit
 from ._result import Fit as Fit

@@ -93,7 +93,7 @@ def epoch_order(key: jax.Array, epoch: int, n: int, n_batches: int, size: int) -
     return grid
 
 
-def silenced(data: Any, weight: np.ndarray) -> Any:
+def fill_zero_weight_rows(data: Any, weight: np.ndarray) -> Any:
     """The same rows, those of weight 0 holding what the first that counts holds.
 
     Nothing they say is used; but an energy that overflows on them has a gradient that no weight undoes,

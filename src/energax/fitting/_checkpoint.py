@@ -16,7 +16,7 @@ import numpy as np
 
 from .._util import storage
 from ..errors import BadFile, BadInput
-from ._static_functions import Structural, stable_text
+from ._static_functions import HashableFunction, stable_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def fingerprint(*parts: Any) -> str:
                 h.update(f"{array.dtype}{array.shape}".encode())
                 h.update(np.ascontiguousarray(array).tobytes())
             else:
-                h.update(stable_text(Structural(leaf).parts).encode())
+                h.update(stable_text(HashableFunction(leaf).parts).encode())
     return h.hexdigest()
 
 

@@ -26,7 +26,7 @@ PARAMETERS = -1  # the `bad_term` when the loss was finite but a parameter was n
 STREAMS = ("restarts", "start", "epochs", "validation")
 
 
-def stream(key: Any, name: str) -> Any:
+def subkey(key: Any, name: str) -> Any:
     """One key for one purpose: the keys of a fit are never drawn from twice."""
     return jax.random.split(key, len(STREAMS))[STREAMS.index(name)]
 
@@ -34,7 +34,7 @@ def stream(key: Any, name: str) -> Any:
 @partial(jax.jit, static_argnums=1)
 def restart_keys(key: Any, n: int) -> Any:
     """One key a restart; compiled, since each step alone would be a program of its own."""
-    return jax.random.split(stream(key, "restarts"), n)
+    return jax.random.split(subkey(key, "restarts"), n)
 
 
 class Carry(eqx.Module):
@@ -73,7 +73,7 @@ class Program(eqx.Module):
         return Program(self.learner, self.trainable, self.patience, self.shards, names)
 
 
-def frozen_kept(trainable: Any, old: Any, new: Any) -> Any:
+def restore_frozen(trainable: Any, old: Any, new: Any) -> Any:
     """The new energy, with every frozen leaf as it was, and no dtype changed."""
 
     def keep(moves, before, after):
@@ -112,7 +112,7 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
         else:
             batch = take_batch(data, weight, order[i], program.shards)
         new, new_state, terms = program.learner.step(energy, state, batch, keys[i], program.trainable)
-        new = frozen_kept(program.trainable, energy, new)
+        new = restore_frozen(program.trainable, energy, new)
         losses = jnp.stack([terms[name] for name in program.term_names]).astype(dtype)
         bad_loss = ~jnp.isfinite(losses)
         bad = bad_loss.any() | ~all_finite(new)
@@ -204,10 +204,10 @@ def run_epochs(
         def body(loop):
             i, arrays, history = loop
             carry = eqx.combine(arrays, static)
-            epoch_key = jax.random.fold_in(stream(key, "epochs"), carry.epoch)
+            epoch_key = jax.random.fold_in(subkey(key, "epochs"), carry.epoch)
             order = None if orders is None else orders[i]
             outcome = run_batches(program, carry, data, weight, order, batches_in[i], epoch_key)
-            carry, row = after_epoch(program, carry, outcome, validation, stream(key, "validation"))
+            carry, row = after_epoch(program, carry, outcome, validation, subkey(key, "validation"))
             return i + 1, eqx.filter(carry, eqx.is_array), history.at[i].set(row)
 
         def running(loop):
@@ -257,9 +257,9 @@ def start_restarts(
 
     def one(key):
         start = energy
-        init_key, state_key = jax.random.split(stream(key, "start"))
+        init_key, state_key = jax.random.split(subkey(key, "start"))
         if initialise:
-            start = frozen_kept(program.trainable, energy, energy.initialise(init_key, data, weight))
+            start = restore_frozen(program.trainable, energy, energy.initialise(init_key, data, weight))
         state = program.learner.init(start, batch, state_key, program.trainable)
         return Carry.start(start, state, validated=validated, dtype=weight.dtype)
 

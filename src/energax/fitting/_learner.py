@@ -11,14 +11,14 @@ import jax
 
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import need_number
+from ..errors import check_number
 
 
-def check_number(name: str, value: Any, fits: Callable[[Any], bool], expected: str) -> None:
+def check_setting(name: str, value: Any, fits: Callable[[Any], bool], expected: str) -> None:
     """Refuse a setting of a learner that is no number, or not one that fits; arrays of JAX may be traced."""
     if value is None or isinstance(value, jax.Array):
         return
-    need_number(name, value, fits, expected)
+    check_number(name, value, fits, expected)
 
 
 class Learner(eqx.Module):

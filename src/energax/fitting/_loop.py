@@ -16,31 +16,31 @@ import numpy as np
 from .._util.keys import as_key, numpy_generator
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput, Unsuitable, need_whole
+from ..errors import BadInput, Unsuitable, check_whole_number
 from ..missing import number_of_rows
-from ..parameters import Freeze, check_parameters, in_its_precision, trainable
+from ..parameters import Freeze, check_parameters, trainable, with_energy_precision
 from . import _epochs as compiled
 from ._batching import (
     batch_layout,
     check_data,
     check_weights,
     epoch_order,
+    fill_zero_weight_rows,
     is_stream,
     padded_rows,
     real_dtype,
-    silenced,
 )
 from ._checkpoint import as_checkpoint, fingerprint, load_carry, save_carry
 from ._learner import Learner
 from ._progress import Bar
 from ._result import Fit
-from ._static_functions import plain, structural
+from ._static_functions import hash_functions, plain
 
 _MOST_INDICES = 2**20  # of shuffled rows handed to one compiled call
 _MOST_EPOCHS = 64  # in one compiled call
 
 
-@in_its_precision
+@with_energy_precision
 def fit(
     energy: Energy,
     data: Any,
@@ -123,7 +123,7 @@ def fit(
 def _check_counts(**counts: Any) -> None:
     for name, value in counts.items():
         if value is not None:
-            need_whole(name, value)
+            check_whole_number(name, value)
 
 
 class _Run:
@@ -144,7 +144,7 @@ class _Run:
 
     def program(self, data: Any) -> compiled.Program:
         self.learner.check(self.energy, data)
-        return structural(compiled.Program(self.learner, self.spec, self.patience, self.shards))
+        return hash_functions(compiled.Program(self.learner, self.spec, self.patience, self.shards))
 
     def place(self, tree: Any, *, by_rows: bool) -> Any:
         """Arrays on the device, or spread over the mesh by rows, or copied to all of it."""
@@ -159,7 +159,7 @@ class _Run:
         data = check_data(self.energy, data)
         n = number_of_rows(data)
         weight = check_weights(weights, n, real_dtype((data, self.energy_arrays)))
-        data, weight, held_out = self._hold_out(silenced(data, weight), weight, validation)
+        data, weight, held_out = self._hold_out(fill_zero_weight_rows(data, weight), weight, validation)
         self.n = n = len(weight)  # rows that are added to fill the devices are never shuffled in
         data, weight = padded_rows(data, weight, self.shards)
         n_batches, size = batch_layout(n, batch_size)
@@ -184,7 +184,7 @@ class _Run:
         keys = compiled.restart_keys(self.key, n_init)
         full = n_batches == 1
         first = None if full else jnp.arange(size, dtype=jnp.int32) % n
-        energy = self.place(structural(self.energy), by_rows=False)
+        energy = self.place(hash_functions(self.energy), by_rows=False)
         carry, names = compiled.start_restarts(
             program, energy, data, weight, keys, held_out is not None, bool(initialise), first
         )
@@ -333,7 +333,7 @@ def _put(tree: Any, *where: Any) -> Any:
 def _restart(carry: Any, i: int) -> Any:
     """One of the fits that ran side by side; cut out by NumPy, since JAX starts a program for each array."""
     leaves, shape = jax.tree.flatten(carry)
-    plainly = [_lies_anywhere(a) for a in leaves]
+    plainly = [_is_uncommitted(a) for a in leaves]
     fetched = iter(jax.device_get([a for a, is_plain in zip(leaves, plainly, strict=True) if is_plain]))
     number, other = (lambda: np.asarray(next(fetched)[i])), (lambda a: a[i] if eqx.is_array(a) else a)
     cut = [number() if is_plain else other(a) for a, is_plain in zip(leaves, plainly, strict=True)]
@@ -342,7 +342,7 @@ def _restart(carry: Any, i: int) -> Any:
     return jax.tree.unflatten(shape, [*_put(cut[:n_kept]), *cut[n_kept:]])
 
 
-def _lies_anywhere(leaf: Any) -> bool:
+def _is_uncommitted(leaf: Any) -> bool:
     """Whether this is an array of numbers that nobody has bound to a device or a mesh."""
     number = eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return number and not leaf.committed

@@ -3,7 +3,7 @@
 Optax builds an optimizer from closures, so that `optax.adam(1e-3)` twice is two different
 functions, and code compiled for the first would be compiled again for the second. Two
 closures with the same code and equal captured values do the same thing; a function wrapped
-in `Structural` is hashed and compared so.
+in `HashableFunction` is hashed and compared so.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def stable_text(parts: Any) -> str:
     return re.sub(r"0x[0-9a-f]+", "", repr(parts))
 
 
-class Structural:
+class HashableFunction:
     """A function with the equality of its parts."""
 
     __slots__ = ("function", "parts")
@@ -100,19 +100,19 @@ class Structural:
         return hash(self.parts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structural) and self.parts == other.parts
+        return isinstance(other, HashableFunction) and self.parts == other.parts
 
 
-def structural(tree: Any) -> Any:
+def hash_functions(tree: Any) -> Any:
     """The tree with every plain function or partial among its leaves made comparable."""
 
     def wrap(leaf):
         plain = isinstance(leaf, types.FunctionType | functools.partial)
-        return Structural(leaf) if plain and not eqx.is_array(leaf) else leaf
+        return HashableFunction(leaf) if plain and not eqx.is_array(leaf) else leaf
 
     return jax.tree.map(wrap, tree)
 
 
 def plain(tree: Any) -> Any:
-    """The inverse of `structural`."""
-    return jax.tree.map(lambda leaf: leaf.function if isinstance(leaf, Structural) else leaf, tree)
+    """The inverse of `hash_functions`."""
+    return jax.tree.map(lambda leaf: leaf.function if isinstance(leaf, HashableFunction) else leaf, tree)

@@ -14,11 +14,11 @@ from ..batch import Batch
 from ..errors import BadInput
 from ..missing import Masked, number_of_rows
 from . import _epochs as compiled
-from ._batching import check_data, check_weights, padded_rows, real_dtype, silenced
+from ._batching import check_data, check_weights, fill_zero_weight_rows, padded_rows, real_dtype
 from ._checkpoint import fingerprint, load_carry, save_carry
 from ._progress import Bar
 from ._result import Fit
-from ._static_functions import structural
+from ._static_functions import hash_functions
 
 if TYPE_CHECKING:
     from ._loop import _Run
@@ -44,7 +44,7 @@ class _Batches:
             data, weights = item if isinstance(item, tuple) else (item, None)
             data = check_data(self.run.energy, data, f"batch {i}")
             weight = check_weights(weights, number_of_rows(data), real_dtype((data, self.run.energy_arrays)))
-            data = silenced(data, weight)
+            data = fill_zero_weight_rows(data, weight)
             if self.names not in (None, frozenset(data)):
                 found, before = f"the names {sorted(data)}", sorted(self.names or ())
                 raise BadInput(f"batch {i}", found, f"those of the batches before: {before}")
@@ -91,7 +91,7 @@ def fit_stream(run: _Run, source: Any, epochs: int, validation: Any) -> Fit:
     program = run.program(data)
     held_out = run.held_out(validation, data, weight.dtype)
     key = compiled.restart_keys(run.key, 1)[0]
-    energy = run.place(structural(run.energy), by_rows=False)
+    energy = run.place(hash_functions(run.energy), by_rows=False)
     placed = run.place((data, weight), by_rows=True)
     carry, names = compiled.start_restarts(
         program, energy, placed[0], placed[1], key[None], held_out is not None, False, None
@@ -119,7 +119,7 @@ class _Stream:
             while len(self.history) < epochs and int(self.start.code) == compiled.RUNNING and not stopped:
                 outcome = self._epoch(batches, pending, first)
                 self.start, row = _end_epoch(
-                    self.program, self.start, outcome, self.held_out, compiled.stream(self.key, "validation")
+                    self.program, self.start, outcome, self.held_out, compiled.subkey(self.key, "validation")
                 )
                 self.now, self.position = self.start, 0
                 self.totals[:] = 0
@@ -132,7 +132,7 @@ class _Stream:
         return self.run.result(self.program, carries, self.history[None], self.held_out is not None, stopped)
 
     def _epoch(self, batches: Any, pending: Any, first: Any) -> Any:
-        epoch_key = jax.random.fold_in(compiled.stream(self.key, "epochs"), self.start.epoch)
+        epoch_key = jax.random.fold_in(compiled.subkey(self.key, "epochs"), self.start.epoch)
         bad, which = jnp.array(False), jnp.int32(0)
         source = iter(batches) if pending is None else _chain_first(first, pending)
         for i, (data, weight) in enumerate(source):

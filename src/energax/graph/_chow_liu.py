@@ -83,7 +83,7 @@ def chow_liu(
     columns = Columns.check(data, cards, names, weights, observed)
     start = 0 if root is None else columns.place(root, "root")
     if columns.observed is not None:
-        _refuse_strangers(columns)
+        _check_known_names(columns)
     informations = _informations(columns)
     tree = nx.DiGraph()
     tree.add_nodes_from(columns.names)
@@ -100,7 +100,7 @@ def chow_liu(
     return tree
 
 
-def _refuse_strangers(columns: Columns) -> None:
+def _check_known_names(columns: Columns) -> None:
     assert columns.observed is not None
     weighed = columns.observed if columns.weights is None else columns.observed & (columns.weights > 0)
     never = ~weighed.any(1)

@@ -101,7 +101,7 @@ def hill_climb(
     for _ in range(restarts):
         if not done:
             break
-        again, steps, done = search.climb(search.shaken(best.arrows))
+        again, steps, done = search.climb(search.perturbed(best.arrows))
         if again.score > best.score + search.tolerance:
             best, history = again, steps
     status = (
@@ -292,7 +292,7 @@ class _Search:
                 best, kept, idle = _Best(state.arrows.copy(), state.score), len(history), 0
         return best, history[:kept], False
 
-    def shaken(self, arrows: np.ndarray) -> np.ndarray:
+    def perturbed(self, arrows: np.ndarray) -> np.ndarray:
         """The arrows after some legal moves at random."""
         state = _State(self.scores, arrows)
         for _ in range(max(4, len(arrows) // 2)):

@@ -21,7 +21,7 @@ from ._method import Plan as Plan
 from ._monte_carlo.ancestral import Ancestral as Ancestral
 from ._monte_carlo.annealed import AnnealedImportance as AnnealedImportance
 from ._monte_carlo.importance import Importance as Importance
-from ._monte_carlo.mcmc import Chains as Chains
+from ._monte_carlo.mcmc import MCMC as MCMC
 from ._optimise.lbfgs import LBFGS as LBFGS
 from ._posterior import Posterior as Posterior
 from ._sequence.forward_backward import ForwardBackward as ForwardBackward

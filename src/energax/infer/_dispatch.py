@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,36 +11,31 @@ import numpy as np
 
 from .. import finite
 from .._util.keys import as_key
+from ..catalog import Row, of_kind
 from ..energy import Energy
 from ..errors import BadInput, Intractable, Unsuitable
 from ..estimate import Estimate
-from ..parameters import in_its_precision, remembered
+from ..parameters import cached_on, with_energy_precision
 from ..samplers import Draws, Gibbs, Langevin, Sampler
 from ._exact.closed_form import Exact
 from ._exact.conditional import Conditional
 from ._exact.enumeration import Enumeration
-from ._exact.marginals import joint_values_needed, not_summed_out
-from ._graphical.approximate import BeliefPropagation, MeanField
-from ._graphical.likelihood_weighting import LikelihoodWeighting
-from ._graphical.message_passing import MessagePassing
-from ._graphical.variable_elimination import VariableElimination
+from ._exact.marginals import joint_values_needed, missing_value_hint
 from ._method import TASKS, Method, Minimum, Plan
 from ._monte_carlo.ancestral import Ancestral
 from ._monte_carlo.annealed import AnnealedImportance
 from ._monte_carlo.importance import Importance
-from ._monte_carlo.mcmc import Chains
+from ._monte_carlo.mcmc import MCMC
 from ._optimise.lbfgs import LBFGS
 from ._posterior import Posterior
-from ._query import Question, need_inputs
-from ._sequence.forward_backward import ForwardBackward
-from ._sequence.kalman import Kalman
+from ._query import Query, check_inputs
 
 _STANDARD: dict[str, tuple[Method, ...]] = {
     "argmin": (Exact(), Enumeration(), LBFGS()),
-    "posterior": (Exact(), Enumeration(), Chains(Gibbs()), Chains(Langevin())),
+    "posterior": (Exact(), Enumeration(), MCMC(Gibbs()), MCMC(Langevin())),
     "log_prob": (Exact(), Enumeration(), Importance()),
     "log_partition": (Exact(), Enumeration(), Importance()),
-    "sample": (Ancestral(), Exact(), Enumeration(), Chains(Gibbs()), Chains(Langevin())),
+    "sample": (Ancestral(), Exact(), Enumeration(), MCMC(Gibbs()), MCMC(Langevin())),
 }
 
 
@@ -50,7 +46,7 @@ def candidates(task: str, energy: Energy) -> tuple[Method, ...]:
     first, an approximation after enumeration.
     """
     standard = _STANDARD[task]
-    family = remembered(energy, f"inference of {task}", lambda e: _own_method(e, task))
+    family = cached_on(energy, f"inference of {task}", lambda e: _own_method(e, task))
     if family is None:
         return standard
     if family.knowledge:
@@ -60,31 +56,32 @@ def candidates(task: str, energy: Energy) -> tuple[Method, ...]:
 
 
 def _own_method(energy: Energy, task: str) -> Method | None:
-    own = energy.inference(task) if hasattr(energy, "inference") else None
-    return None if own is None else _as_method(own)
+    named = energy.inference(task) if hasattr(energy, "inference") else None
+    method = None if named is None else _as_method(named)
+    return method if method is None or task in method.tasks else None
 
 
-def choose(task: str, question: Question, method: Any = None) -> Method:
+def choose(task: str, query: Query, method: Any = None) -> Method:
     """The method asked for, if it makes sense; else the first standard one that does."""
-    energy = question.energy
-    need_inputs(task, question)
+    energy = query.energy
+    check_inputs(task, query)
     if method is not None:
         method = _as_method(method)
-        reason = _reason(method, task, question)
+        reason = _reason(method, task, query)
         if reason is None:
             return method
-        raise Unsuitable(f"{task}: {_name(method)} {reason}. {_instead(task, question)}")
+        raise Unsuitable(f"{task}: {_name(method)} {reason}. {_instead(task, query)}")
     refusals = []
-    for candidate in candidates(task, question.energy):
-        reason = candidate.unsuitable(task, question)
+    for candidate in candidates(task, query.energy):
+        reason = candidate.unsupported_reason(task, query)
         if reason is None:
             return candidate
         refusals.append(f"{_name(candidate)} {reason}")
     raise Intractable(
         f"{task} of {type(energy).__name__}",
-        joint_values_needed(task, question),
+        joint_values_needed(task, query),
         f"{finite.ENUMERATION_LIMIT:,}",
-        f"{'; '.join(refusals)}. {_hint(task, question)}",
+        f"{'; '.join(refusals)}. {_hint(task, query)}",
     )
 
 
@@ -97,52 +94,38 @@ _HINTS = {
 }
 
 
-def _hint(task: str, question: Question) -> str:
+def _hint(task: str, query: Query) -> str:
     """What to do where no method will: only what would work for this question."""
     if task == "argmin":
         drawn = next(
-            (m for m in _STANDARD["posterior"][2:] if m.unsuitable("posterior", question) is None), None
+            (m for m in _STANDARD["posterior"][2:] if m.unsupported_reason("posterior", query) is None), None
         )
         if drawn is None:
             return f"{_HINTS[task]}."
         best = f"posterior(energy, given, {_name(drawn)}(), key=0).mode"
         return f"{_HINTS[task]}, or take the best draw: {best}."
-    holes = not_summed_out(question) if task == "log_prob" else ""
-    if not holes and task.startswith("log_") and AnnealedImportance().unsuitable(task, question) is None:
+    holes = missing_value_hint(query) if task == "log_prob" else ""
+    if not holes and task.startswith("log_") and AnnealedImportance().unsupported_reason(task, query) is None:
         return "Estimate it by chains: method=AnnealedImportance(), key=0."
     return holes or _HINTS[task]
 
 
-_BY_NAME: dict[str, Any] = {
-    method.__name__.lower(): method
-    for method in (
-        Exact,
-        Enumeration,
-        MessagePassing,
-        VariableElimination,
-        BeliefPropagation,
-        MeanField,
-        AnnealedImportance,
-        LikelihoodWeighting,
-        ForwardBackward,
-        Kalman,
-        LBFGS,
-        Importance,
-        Ancestral,
-        Gibbs,
-        Langevin,
-    )
-}
+@functools.cache
+def _methods_by_name() -> dict[str, Row]:
+    """The inferences and samplers of the catalog by name in lower case; `MCMC` goes by its sampler's."""
+    rows = (*of_kind("inference"), *of_kind("sampler"))
+    return {row.name.lower(): row for row in rows if row.needs != "a sampler"}
 
 
 def _as_method(method: Any) -> Method:
     """A method, a sampler, or the name of either with its defaults: `"gibbs"`."""
     if isinstance(method, str):
-        if method.lower() not in _BY_NAME:
-            raise BadInput("method", repr(method), f"one of {', '.join(_BY_NAME)}, or a method or sampler")
-        method = _BY_NAME[method.lower()]()
+        rows = _methods_by_name()
+        if method.lower() not in rows:
+            raise BadInput("method", repr(method), f"one of {', '.join(rows)}, or a method or sampler")
+        method = rows[method.lower()].load()()
     if isinstance(method, Sampler):
-        return Chains(method)
+        return MCMC(method)
     if not isinstance(method, Method):
         raise BadInput(
             "method", f"{type(method).__name__}", "a method of energax.infer or a sampler of energax.samplers"
@@ -151,45 +134,43 @@ def _as_method(method: Any) -> Method:
 
 
 def _name(method: Method) -> str:
-    return type(method.sampler).__name__ if isinstance(method, Chains) else type(method).__name__
+    return type(method.sampler).__name__ if isinstance(method, MCMC) else type(method).__name__
 
 
-def _reason(method: Method, task: str, question: Question) -> str | None:
+def _reason(method: Method, task: str, query: Query) -> str | None:
     if task not in method.tasks:
         return f"does not do {task}; it does {', '.join(sorted(method.tasks))}"
-    return method.unsuitable(task, question)
+    return method.unsupported_reason(task, query)
 
 
-def _instead(task: str, question: Question) -> str:
-    for candidate in candidates(task, question.energy):
-        if candidate.unsuitable(task, question) is None:
+def _instead(task: str, query: Query) -> str:
+    for candidate in candidates(task, query.energy):
+        if candidate.unsupported_reason(task, query) is None:
             name = _name(candidate)
-            return f"Use {name}(): {candidate.why(task, question)}."
-    return _hint(task, question)
+            return f"Use {name}(): {candidate.why(task, query)}."
+    return _hint(task, query)
 
 
-def _need_hidden(question: Question, task: str) -> None:
-    if not question.sought:
-        raise BadInput(
-            "given", f"values of all of {list(question.spaces)}", f"something left to find by {task}"
-        )
+def _check_hidden(query: Query, task: str) -> None:
+    if not query.targets:
+        raise BadInput("given", f"values of all of {list(query.spaces)}", f"something left to find by {task}")
 
 
-def draws_at_random(method: Method, task: str, question: Question) -> bool:
+def draws_at_random(method: Method, task: str, query: Query) -> bool:
     """Whether the answer depends on a key."""
-    return method.kind(task, question) != "exact" and not method.deterministic
+    return method.kind(task, query) != "exact" and not method.deterministic
 
 
-def _key(key: Any, method: Method, task: str, question: Question) -> Any:
+def _key(key: Any, method: Method, task: str, query: Query) -> Any:
     """A key is asked for only where the answer depends on it."""
     if key is not None:
         return as_key(key)
-    if not draws_at_random(method, task, question):
+    if not draws_at_random(method, task, query):
         return None
     raise BadInput("key", "none", "an int or a JAX key", f"{method.label} draws at random: try key=0.")
 
 
-@in_its_precision
+@with_energy_precision
 def argmin(
     energy: Energy, given: Mapping[str, Any] | None = None, method: Any = None, *, key: Any = None
 ) -> Minimum:
@@ -210,13 +191,13 @@ def argmin(
     array([[0., 1.],
            [0., 1.]], dtype=float32)
     """
-    question = Question(energy, given)
-    _need_hidden(question, "argmin")
-    chosen = choose("argmin", question, method)
-    return chosen.argmin(question, None if key is None else as_key(key))
+    query = Query(energy, given)
+    _check_hidden(query, "argmin")
+    chosen = choose("argmin", query, method)
+    return chosen.argmin(query, None if key is None else as_key(key))
 
 
-@in_its_precision
+@with_energy_precision
 def posterior(
     energy: Energy, given: Mapping[str, Any] | None = None, method: Any = None, *, key: Any = None
 ) -> Posterior:
@@ -230,13 +211,13 @@ def posterior(
     >>> posterior(rbm, {"x": [0, 1]}).marginals["z"].round(3)
     array([[0.25, 0.75]], dtype=float32)
     """
-    question = Question(energy, given)
-    _need_hidden(question, "posterior")
-    chosen = choose("posterior", question, method)
-    return chosen.posterior(question, _key(key, chosen, "posterior", question))
+    query = Query(energy, given)
+    _check_hidden(query, "posterior")
+    chosen = choose("posterior", query, method)
+    return chosen.posterior(query, _key(key, chosen, "posterior", query))
 
 
-@in_its_precision
+@with_energy_precision
 def log_prob(
     energy: Energy,
     data: Mapping[str, Any],
@@ -256,15 +237,15 @@ def log_prob(
     >>> log_prob(coins, {"x": [[0, 1], [0, float("nan")]]}).value.round(3)     # log ¼, log ½
     array([-1.386, -0.693], dtype=float32)
     """
-    question = Question(energy, data, "data")
-    if not question.given:
-        raise BadInput("data", "no variables", f"values of some of {list(question.spaces)}")
+    query = Query(energy, data, "data")
+    if not query.given:
+        raise BadInput("data", "no variables", f"values of some of {list(query.spaces)}")
     data, given = _without_inputs(energy, data, given)
     if given is not None:
         asked = Conditional(energy, data, given, None if method is None else _as_method(method))
         return _scalar(asked.whole, asked.log_prob())
-    chosen = choose("log_prob", question, method)
-    return _scalar(question, chosen.log_prob(question, _key(key, chosen, "log_prob", question)))
+    chosen = choose("log_prob", query, method)
+    return _scalar(query, chosen.log_prob(query, _key(key, chosen, "log_prob", query)))
 
 
 def _without_inputs(energy: Energy, data, given):
@@ -275,7 +256,7 @@ def _without_inputs(energy: Energy, data, given):
     return data, given
 
 
-@in_its_precision
+@with_energy_precision
 def log_partition(energy: Energy, method: Any = None, *, key: Any = None) -> Estimate:
     """log Z = log Σ exp(−e) over all variables.
 
@@ -284,12 +265,12 @@ def log_partition(energy: Energy, method: Any = None, *, key: Any = None) -> Est
     >>> log_partition(RBM(jnp.zeros((2, 1)), jnp.zeros(2), jnp.zeros(1)))        # 3 log 2
     2.079 (exact)
     """
-    question = Question(energy, {})
-    chosen = choose("log_partition", question, method)
-    return chosen.log_partition(question, _key(key, chosen, "log_partition", question))
+    query = Query(energy, {})
+    chosen = choose("log_partition", query, method)
+    return chosen.log_partition(query, _key(key, chosen, "log_partition", query))
 
 
-@in_its_precision
+@with_energy_precision
 def sample(
     energy: Energy,
     n: int,
@@ -314,22 +295,22 @@ def sample(
     """
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise BadInput("n", repr(n), "a number of draws >= 1")
-    question = Question(energy, given)
-    _need_hidden(question, "sample")
-    chosen = choose("sample", question, method)
+    query = Query(energy, given)
+    _check_hidden(query, "sample")
+    chosen = choose("sample", query, method)
     settings = {"n_chains": n_chains, "warmup": warmup, "thin": thin}
     settings = {k: v for k, v in settings.items() if v is not None}
-    if settings and not isinstance(chosen, Chains):
+    if settings and not isinstance(chosen, MCMC):
         if method is not None:
             found = f"settings of chains with {chosen.label}"
             raise BadInput(", ".join(settings), found, "a sampler as method")
         settings = {}
     if settings:
         chosen = dataclasses.replace(chosen, **settings)
-    return chosen.sample(question, int(n), as_key(key))
+    return chosen.sample(query, int(n), as_key(key))
 
 
-@in_its_precision
+@with_energy_precision
 def plan(
     task: str | Callable[..., Any],
     energy: Energy,
@@ -365,12 +346,10 @@ def plan(
         if given is not None:
             return Conditional(energy, data, given, None if method is None else _as_method(method)).plan()
         given = data
-    question = Question(energy, given)
-    chosen = choose(task, question, method)
-    return Plan(
-        task, chosen, chosen.why(task, question), chosen.kind(task, question), chosen.cost(task, question)
-    )
+    query = Query(energy, given)
+    chosen = choose(task, query, method)
+    return Plan(task, chosen, chosen.why(task, query), chosen.kind(task, query), chosen.cost(task, query))
 
 
-def _scalar(question: Question, estimate: Estimate) -> Estimate:
-    return estimate if question.many else estimate[0]
+def _scalar(query: Query, estimate: Estimate) -> Estimate:
+    return estimate if query.many else estimate[0]

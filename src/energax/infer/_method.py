@@ -13,7 +13,7 @@ from ..estimate import Estimate
 if TYPE_CHECKING:
     from ..samplers import Draws
     from ._posterior import Posterior
-    from ._query import Question
+    from ._query import Query
 
 TASKS = ("argmin", "posterior", "log_prob", "log_partition", "sample")
 
@@ -68,7 +68,7 @@ class Plan:
 class Method(eqx.Module):
     """One way to answer some of the tasks; a file in this folder each.
 
-    `unsuitable` returns the reason why the method makes no sense for a question, or None. The
+    `unsupported_reason` returns the reason why the method makes no sense for a question, or None. The
     tasks themselves are methods of the same names and may assume that it returned None.
     """
 
@@ -90,33 +90,33 @@ class Method(eqx.Module):
         """The name that results carry."""
         return type(self).__name__.lower()
 
-    def unsuitable(self, task: str, question: Question) -> str | None:
+    def unsupported_reason(self, task: str, query: Query) -> str | None:
         """A reason, as a clause that follows the method's name, or None if it suits."""
         raise NotImplementedError
 
-    def why(self, task: str, question: Question) -> str:
+    def why(self, task: str, query: Query) -> str:
         """Why this method is the one, as a clause."""
         return "it suits"
 
-    def kind(self, task: str, question: Question) -> str:
+    def kind(self, task: str, query: Query) -> str:
         return "exact"
 
-    def cost(self, task: str, question: Question) -> Cost:
+    def cost(self, task: str, query: Query) -> Cost:
         return Cost()
 
-    def argmin(self, question: Question, key: Any) -> Any:
+    def argmin(self, query: Query, key: Any) -> Any:
         raise self._cannot("argmin")
 
-    def posterior(self, question: Question, key: Any) -> Posterior:
+    def posterior(self, query: Query, key: Any) -> Posterior:
         raise self._cannot("posterior")
 
-    def log_prob(self, question: Question, key: Any) -> Estimate:
+    def log_prob(self, query: Query, key: Any) -> Estimate:
         raise self._cannot("log_prob")
 
-    def log_partition(self, question: Question, key: Any) -> Estimate:
+    def log_partition(self, query: Query, key: Any) -> Estimate:
         raise self._cannot("log_partition")
 
-    def sample(self, question: Question, n: int, key: Any) -> Draws:
+    def sample(self, query: Query, n: int, key: Any) -> Draws:
         raise self._cannot("sample")
 
     def _cannot(self, task: str) -> Unsuitable:

@@ -17,10 +17,10 @@ from ..spaces import Binary, Space
 
 if TYPE_CHECKING:
     from ..samplers import Draws
-    from ._query import Question
+    from ._query import Query
 
 
-def only_one(names: tuple[str, ...], name: str) -> None:
+def check_single_variable(names: tuple[str, ...], name: str) -> None:
     """Refuse a joint table of more, or of others, than the one variable that a closed form is of."""
     if tuple(names) != (name,):
         raise Unsuitable(
@@ -41,32 +41,32 @@ class Posterior(ABC):
     method: str
     kind: str
 
-    def __init__(self, question: Question, key: Any = None):
-        self._question, self._key = question, key
+    def __init__(self, query: Query, key: Any = None):
+        self._query, self._key = query, key
         self._cache: dict[str, Any] = {}
 
     @property
     def spaces(self) -> dict[str, Space]:
-        return self._question.sought
+        return self._query.targets
 
     def __repr__(self) -> str:
-        rows = f"{self._question.n} rows, " if self._question.many else ""
+        rows = f"{self._query.n} rows, " if self._query.many else ""
         return f"Posterior(of {', '.join(self.spaces)}; {rows}{self.method}, {self.kind})"
 
     @property
     def marginals(self) -> dict[str, np.ndarray]:
         """Probabilities of every finite coordinate, by name: shape (*shape, values), rows first."""
-        return self._question.answer(self._once("marginals", self._marginals))
+        return self._query.answer(self._once("marginals", self._marginals))
 
     @property
     def mean(self) -> dict[str, np.ndarray]:
         """E[variable | given] by name, for variables that are numbers (an index has no mean)."""
-        return self._question.answer(self._once("mean", self._mean))
+        return self._query.answer(self._once("mean", self._mean))
 
     @property
     def mode(self) -> dict[str, np.ndarray]:
         """The joint value of lowest energy, by name; of draws, the best that was seen."""
-        return self._question.answer(self._once("mode", self._mode))
+        return self._query.answer(self._once("mode", self._mode))
 
     def __getitem__(self, name: str) -> np.ndarray:
         """What is known of one variable: its `marginals` where it is finite, else its `mean`."""
@@ -84,7 +84,7 @@ class Posterior(ABC):
 
     def joint(self, *names: str) -> np.ndarray:
         """p(names | given): one axis for each named variable, over its listed values."""
-        spaces = self._question.spaces
+        spaces = self._query.spaces
         wrong = [n for n in names if n not in self.spaces or not spaces[n].is_finite]
         if wrong or not names:
             finite = [n for n in self.spaces if spaces[n].is_finite]
@@ -93,39 +93,39 @@ class Posterior(ABC):
         if np.prod([float(s) for s in shape]) > 2**20:
             size = " × ".join(f"{s:,}" for s in shape)
             raise Intractable("joint", f"a table of {size}", f"{2**20:,}", "Ask for fewer variables.")
-        with precision_of(self._question.energy):
+        with precision_of(self._query.energy):
             table = self._joint(names)
-        return self._question.answer(table.reshape(-1, *shape))
+        return self._query.answer(table.reshape(-1, *shape))
 
     def sample(self, n: int = 1, *, key: Any) -> Draws:
         """Draws from p(hidden | given)."""
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise BadInput("n", repr(n), "a number of draws >= 1")
-        with precision_of(self._question.energy):
+        with precision_of(self._query.energy):
             return self._sample(int(n), as_key(key))
 
     def _once(self, name: str, compute: Any) -> Any:
         if name not in self._cache:
-            with precision_of(self._question.energy):
+            with precision_of(self._query.energy):
                 self._cache[name] = compute()
         return self._cache[name]
 
     def _log_evidence(self) -> Estimate:
         from ._dispatch import choose, draws_at_random, log_prob
 
-        question, key = self._question, self._key
-        if not question.given:
+        query, key = self._query, self._key
+        if not query.given:
             return Estimate(0.0, method=self.method)  # log p(nothing)
         if key is not None:
             # Another key than that of the draws themselves, so that the two errors are independent.
             key = jax.random.fold_in(key, 1)
-        elif not question.energy.inputs:
-            method = choose("log_prob", question)
-            if draws_at_random(method, "log_prob", question):
+        elif not query.energy.inputs:
+            method = choose("log_prob", query)
+            if draws_at_random(method, "log_prob", query):
                 remedy = f"log p(given) is by {method.label}, which draws at random: posterior(..., key=0)."
                 raise BadInput("key", "none", "an int or a JAX key", remedy)
-        estimate = log_prob(question.energy, question.given, key=key)
-        return estimate if question.many else estimate[0]
+        estimate = log_prob(query.energy, query.given, key=key)
+        return estimate if query.many else estimate[0]
 
     @abstractmethod
     def _marginals(self) -> dict[str, np.ndarray]: ...
@@ -141,40 +141,6 @@ class Posterior(ABC):
 
     @abstractmethod
     def _sample(self, n: int, key: Any) -> Draws: ...
-
-
-class Labelled(np.ndarray):
-    """Probabilities whose last axis may be read by the names of the states: `p["yes"]`.
-
-    >>> p = Labelled.of(np.array([0.25, 0.75]), ("no", "yes"))
-    >>> float(p["yes"]), float(p[0])
-    (0.75, 0.25)
-    """
-
-    labels: tuple[str, ...] | None = None
-
-    @classmethod
-    def of(cls, values: Any, labels: tuple[str, ...] | None) -> Any:
-        out = np.asarray(values).view(cls)
-        # States without names are called by their numbers.
-        out.labels = tuple(map(str, range(out.shape[-1]))) if labels is None else labels
-        return out
-
-    def __array_finalize__(self, other: Any) -> None:
-        # Only what keeps the axis of states keeps their names.
-        if isinstance(other, Labelled) and other.labels is not None:
-            same = self.ndim > 0 and self.shape[-1] == len(other.labels)
-            self.labels = other.labels if same else None
-
-    def __getitem__(self, index: Any) -> Any:
-        if not isinstance(index, str):
-            return super().__getitem__(index)
-        if self.labels is None or index not in self.labels:
-            raise BadInput("state", repr(index), f"one of {self.labels}")
-        return np.asarray(self)[..., self.labels.index(index)]
-
-    def __repr__(self) -> str:
-        return repr(np.asarray(self))
 
 
 def has_mean(space: Space) -> bool:

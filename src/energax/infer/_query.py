@@ -14,14 +14,14 @@ import numpy as np
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable
 from ..missing import Masked, is_masked, known
-from ..parameters import refuse_nan, remembered
+from ..parameters import cached_on, check_no_nan
 from ..spaces import Space
 
 _BUDGET = 2**22  # numbers that one compiled call may hold at a time, about 16 MB of float32
 _MOST_ROWS = 2**12
 
 
-class Question:
+class Query:
     """Rows of given values of an energy's variables; everything else is hidden.
 
     `given` holds arrays with one leading axis of rows, `Masked` where coordinates are missing.
@@ -31,7 +31,7 @@ class Question:
     def __init__(self, energy: Energy, given: Mapping[str, Any] | None, argument: str = "given"):
         if not isinstance(energy, Energy):
             raise BadInput("energy", type(energy).__name__, "an Energy")
-        spaces = remembered(energy, "spaces", _checked_spaces)
+        spaces = cached_on(energy, "spaces", _checked_spaces)
         given = {} if given is None else given
         if not isinstance(given, Mapping):
             raise BadInput(argument, type(given).__name__, "a dict from variable names to values")
@@ -48,15 +48,15 @@ class Question:
         return {k: v for k, v in self.spaces.items() if k not in self.given}
 
     @functools.cached_property
-    def partly(self) -> dict[str, Space]:
+    def partially_observed(self) -> dict[str, Space]:
         """The variables some of whose coordinates are missing."""
         return {k: self.spaces[k] for k, v in self.given.items() if is_masked(v)}
 
     @functools.cached_property
-    def sought(self) -> dict[str, Space]:
+    def targets(self) -> dict[str, Space]:
         """The variables that an answer speaks of: the hidden and the partly missing ones."""
-        given, partly = self.given, self.partly
-        return {k: v for k, v in self.spaces.items() if k not in given or k in partly}
+        given, partially_observed = self.given, self.partially_observed
+        return {k: v for k, v in self.spaces.items() if k not in given or k in partially_observed}
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
@@ -72,7 +72,7 @@ class Question:
 
 
 def _checked_spaces(energy: Energy) -> dict[str, Space]:
-    refuse_nan(energy)
+    check_no_nan(energy)
     return energy.spaces
 
 
@@ -159,10 +159,10 @@ def merged(given: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     return {**given, **filled}
 
 
-def need_inputs(task: str, question: Question) -> None:
+def check_inputs(task: str, query: Query) -> None:
     """Refuse a question in which an input is not known, or not whole: an energy says nothing of those."""
-    energy = question.energy
-    lacking = sorted(energy.inputs - (question.names - question.partly.keys()))
+    energy = query.energy
+    lacking = sorted(energy.inputs - (query.names - query.partially_observed.keys()))
     if lacking:
         raise Unsuitable(
             f"{task}: {type(energy).__name__} models {[n for n in energy.spaces if n not in energy.inputs]} "

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 
 from ..energy import free_energy
 from ..errors import Unsuitable
-from ._held import held
-from ._objective import Objective, need_variables
-from ._requirements import need_complete, need_free_energy, need_real
+from ._objective import Objective, check_variables, stop_gradient
+from ._requirements import check_complete, check_free_energy, check_real
 
 _MOST_PAIRED = 2048  # rows whose discrepancy is computed from all pairs
 _WIDTHS = (0.25, 1.0, 4.0)  # of the kernels, in mean squared distances of the data
@@ -57,10 +56,10 @@ class Adversarial(Objective):
         self.variable = variable
 
     def check(self, energy, data):
-        need_real(self, energy, self.variable, "ContrastiveDivergence, whose chains draw from any space")
-        need_variables(self, energy, data, self.variable)
-        need_free_energy(self, energy, data)
-        need_complete(self, energy, data, self.variable, instead="ContrastiveDivergence, which draws them")
+        check_real(self, energy, self.variable, "ContrastiveDivergence, whose chains draw from any space")
+        check_variables(self, energy, data, self.variable)
+        check_free_energy(self, energy, data)
+        check_complete(self, energy, data, self.variable, instead="ContrastiveDivergence, which draws them")
         if set(data) != {self.variable}:
             raise Unsuitable(f"Adversarial learns {self.variable!r} alone, but the data has {sorted(data)}.")
         if not hasattr(self.partner, "draw"):
@@ -90,7 +89,7 @@ class Adversarial(Objective):
             "energy of data": batch.mean(energies(energy, real)),
             "energy of draws": -energies(energy, hold(made)).mean(),
             "smoothness": 0.5 * self.smoothness * steep,
-            "generator": energies(held(energy), made).mean(),
+            "generator": energies(stop_gradient(energy), made).mean(),
             "discrepancy": self.diversity * _sampled_discrepancy(made, real, batch.weight, pick_key),
         }
         return terms, carry

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 from ..energy import free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
-from ..samplers import suited
-from ._held import held
-from ._objective import Objective, need_variables
-from ._requirements import need_free_energy, need_joint
+from ..samplers import default_sampler
+from ._objective import Objective, check_variables, stop_gradient
+from ._requirements import check_free_energy, check_joint
 
 
 class ContrastiveDivergence(Objective):
@@ -62,14 +61,14 @@ class ContrastiveDivergence(Objective):
             )
 
     def check(self, energy, data):
-        need_variables(self, energy, data, *[n for n in energy.spaces if n in data])
+        check_variables(self, energy, data, *[n for n in energy.spaces if n in data])
         if not any(n in data for n in energy.spaces):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
-        need_joint(self, energy)
-        need_free_energy(self, energy, data)
+        check_joint(self, energy)
+        check_free_energy(self, energy, data)
         sampler = self._sampler(energy, data)
         sampler.check(energy)
-        first = sampler.forgets(energy, data)
+        first = sampler.first_overwritten(energy, data)
         if not self.persistent and first is not None:
             raise Unsuitable(
                 f"Chains begun at the data draw what is hidden first, but {sampler!r} begins with {first!r}, "
@@ -77,7 +76,7 @@ class ContrastiveDivergence(Objective):
             )
 
     def _sampler(self, energy, seen):
-        return suited(energy, seen) if self.sampler is None else self.sampler
+        return default_sampler(energy, seen) if self.sampler is None else self.sampler
 
     def init(self, energy, batch, key):
         if not self.persistent:
@@ -91,7 +90,7 @@ class ContrastiveDivergence(Objective):
         return self._sampler(energy, seen).begin(energy, seen, start_key)
 
     def __call__(self, energy, batch, carry, key):
-        fixed, positive = held(energy), batch.data
+        fixed, positive = stop_gradient(energy), batch.data
         if any(map(is_masked, positive.values())):
             clamp_key, key = jax.random.split(key)
             positive = self._completed(fixed, batch, clamp_key)

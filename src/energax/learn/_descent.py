@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from ..errors import BadInput
-from ..fitting import Learner, check_number
+from ..fitting import Learner, check_setting
 from ..parameters import constrained, unconstrained
 from ..parameters import trainable as movable
 from ._objective import Objective
@@ -58,8 +58,8 @@ class Descent(Learner):
             raise BadInput(
                 "optimizer", type(optimizer).__name__, "an Optax optimizer", "Try optax.adam(1e-3)."
             )
-        check_number("clip", clip, lambda clip: clip > 0, "a number > 0, or None")
-        check_number("tol", tol, lambda tol: tol == tol, "a number, or None")
+        check_setting("clip", clip, lambda clip: clip > 0, "a number > 0, or None")
+        check_setting("tol", tol, lambda tol: tol == tol, "a number, or None")
         self.objective, self.optimizer, self.clip, self.tol = objective, optimizer, clip, tol
 
     @property

@@ -11,12 +11,12 @@ import numpy as np
 import optax
 
 from ..batch import weighted
-from ..energy import at_temperature, log_posterior_table
-from ..errors import BadInput, Unsuitable, need_whole
+from ..energy import is_static_value, log_posterior_table
+from ..errors import BadInput, Unsuitable, check_whole_number
 from ..finite import ENUMERATION_LIMIT, Assignments
-from ..fitting import Learner, check_number
+from ..fitting import Learner, check_setting
 from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
-from ._requirements import by_encoder, has_log_partition, need_joint, need_marginals
+from ._requirements import by_encoder, check_joint, check_marginals, has_log_partition
 
 
 class EMState(eqx.Module):
@@ -87,12 +87,12 @@ class EM(Learner):
         m_steps: int = 5,
         keep_statistics: bool = False,
     ):
-        check_number("decay", decay, lambda decay: 0.5 < decay <= 1, "an exponent in (0.5, 1], or None")
-        check_number("temperature", temperature, lambda t: 0 <= t < np.inf, "a number >= 0")
-        check_number("tol", tol, lambda tol: tol == tol, "a number, or None")
+        check_setting("decay", decay, lambda decay: 0.5 < decay <= 1, "an exponent in (0.5, 1], or None")
+        check_setting("temperature", temperature, lambda t: 0 <= t < np.inf, "a number >= 0")
+        check_setting("tol", tol, lambda tol: tol == tol, "a number, or None")
         if criterion not in ("objective", "parameters"):
             raise BadInput("criterion", repr(criterion), "'objective' or 'parameters'")
-        need_whole("chunk", chunk)
+        check_whole_number("chunk", chunk)
         if optimizer is not None and decay is not None:
             raise BadInput("decay", "both decay= and optimizer=", "one: decay blends what `maximise` takes")
         if not isinstance(m_steps, int) or m_steps < 1:
@@ -116,10 +116,10 @@ class EM(Learner):
                 f"EM needs finite hidden variables, but {name} has {', '.join(endless)}. "
                 f"{by_encoder(energy, hidden)}"
             )
-        need_marginals(self, energy, data)
+        check_marginals(self, energy, data)
         if not self._descends(energy):
             return
-        need_joint(self, energy)
+        check_joint(self, energy)
         if self.decay is not None:
             raise Unsuitable(
                 f"EM(decay=) blends sums over rows, but {name} has no `statistics` and `maximise` to make "
@@ -298,13 +298,13 @@ def log_posterior_rows(energy, rows) -> Any:
     if hasattr(energy, "log_posterior"):
         return energy.log_posterior(rows)
     hidden = Assignments({k: v for k, v in energy.spaces.items() if k not in rows})
-    hidden.require("The E-step", "Use a variational or a sampled posterior instead: ELBO.")
+    hidden.check_size("The E-step", "Use a variational or a sampled posterior instead: ELBO.")
     return jax.vmap(lambda row: log_posterior_table(energy, row, hidden))(rows)
 
 
 def tempered_posterior(joint: Any, temperature: Any) -> tuple[Any, Any]:
     """(n, k) posteriors at a temperature, and each row's objective: T log Σ exp(joint / T)."""
-    if at_temperature(0, temperature):
+    if is_static_value(0, temperature):
         best = jnp.argmax(joint, axis=1)
         return jax.nn.one_hot(best, joint.shape[1], dtype=joint.dtype), joint.max(1)
     scaled = joint / temperature

@@ -8,8 +8,8 @@ from typing import Any
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ..spaces import Real
-from ._objective import Objective, need_variables
-from ._requirements import need_free_energy, need_log_partition, need_marginals
+from ._objective import Objective, check_variables
+from ._requirements import check_free_energy, check_log_partition, check_marginals
 
 
 class NegativeLogLikelihood(Objective):
@@ -36,14 +36,14 @@ class NegativeLogLikelihood(Objective):
     def check(self, energy, data):
         if self.prior is not None and not self.n_rows:
             raise Unsuitable("NegativeLogLikelihood(prior=) needs n_rows=, the size of the data set.")
-        need_marginals(self, energy, data)
-        need_free_energy(self, energy, data)
+        check_marginals(self, energy, data)
+        check_free_energy(self, energy, data)
         if energy.inputs:
-            need_variables(self, energy, data, *energy.inputs)
+            check_variables(self, energy, data, *energy.inputs)
         else:
             in_rn = all(isinstance(energy.spaces[n], Real) for n in data)
             others = ", NoiseContrastive or ScoreMatching" if in_rn else " or NoiseContrastive"
-            need_log_partition(self, energy, f"ContrastiveDivergence{others}")
+            check_log_partition(self, energy, f"ContrastiveDivergence{others}")
 
     def __call__(self, energy, batch, carry, key):
         terms = {

@@ -15,8 +15,8 @@ from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import Masked
 from ..spaces import Binary, Categorical, Real, Space
-from ._objective import Objective, need_variables
-from ._requirements import need_complete, need_free_energy, need_joint
+from ._objective import Objective, check_variables
+from ._requirements import check_complete, check_free_energy, check_joint
 
 _DRAWS = 1024
 
@@ -83,15 +83,15 @@ class NoiseContrastive(Objective):
         return cls(matched_noise(space, rows), k, variable)
 
     def check(self, energy, data):
-        need_variables(self, energy, data, self.variable)
-        need_joint(self, energy)
+        check_variables(self, energy, data, self.variable)
+        check_joint(self, energy)
         if set(data) != {self.variable}:
             raise Unsuitable(
                 f"NoiseContrastive learns {self.variable!r} alone, but the data has {sorted(data)}. "
                 "For the answer to a question use CrossEntropy."
             )
-        need_complete(self, energy, data, self.variable, instead="ContrastiveDivergence, which draws them")
-        need_free_energy(self, energy, data)
+        check_complete(self, energy, data, self.variable, instead="ContrastiveDivergence, which draws them")
+        check_free_energy(self, energy, data)
         space, shape = energy.spaces[self.variable], getattr(self.noise, "event_shape", None)
         if shape is not None and tuple(shape) != space.shape:
             raise Unsuitable(

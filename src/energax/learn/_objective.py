@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 
-from .._util.printing import shown
+from .._util.printing import pretty_repr
 from ..batch import Batch
 from ..energy import Energy
 from ..errors import Unsuitable
@@ -27,7 +28,7 @@ class Objective(eqx.Module):
     partner: Any = eqx.field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        return shown(self)
+        return pretty_repr(self)
 
     def check(self, energy: Energy, data: Mapping[str, Any]) -> None:
         """Raise `Unsuitable`, naming what is missing and what would fit."""
@@ -45,10 +46,16 @@ class Objective(eqx.Module):
         """(loss, carry)."""
 
 
-def need_variables(objective: Any, energy: Energy, data: Mapping[str, Any], *names: str) -> None:
+def check_variables(objective: Any, energy: Energy, data: Mapping[str, Any], *names: str) -> None:
     """Refuse data without the variables an objective learns from."""
     absent = [n for n in names if n not in data]
     if absent:
         raise Unsuitable(
             f"{type(objective).__name__} needs values of {absent} in the data, but found only {sorted(data)}."
         )
+
+
+def stop_gradient(module: Any) -> Any:
+    """The same module, its real arrays constant to differentiation; functions in it stay as they are."""
+    arrays, rest = eqx.partition(module, eqx.is_inexact_array)
+    return eqx.combine(jax.lax.stop_gradient(arrays), rest)

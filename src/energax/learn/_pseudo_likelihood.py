@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from ..energy import free_energy
 from ..errors import Unsuitable
-from ._objective import Objective, need_variables
-from ._requirements import need_complete, need_free_energy, need_joint
+from ._objective import Objective, check_variables
+from ._requirements import check_complete, check_free_energy, check_joint
 
 
 class PseudoLikelihood(Objective):
@@ -30,17 +30,17 @@ class PseudoLikelihood(Objective):
     """
 
     def check(self, energy, data):
-        need_joint(self, energy)
+        check_joint(self, energy)
         observed = [n for n in energy.spaces if n in data]
-        need_variables(self, energy, data, *observed)
+        check_variables(self, energy, data, *observed)
         endless = {n: energy.spaces[n] for n in observed if not energy.spaces[n].is_finite}
         if endless or not observed:
             raise Unsuitable(
                 f"PseudoLikelihood needs finite observed variables, but found {endless or 'none'}. "
                 "Use ScoreMatching, its like for real ones."
             )
-        need_complete(self, energy, data, *observed, instead="EM or NegativeLogLikelihood")
-        need_free_energy(self, energy, data)
+        check_complete(self, energy, data, *observed, instead="EM or NegativeLogLikelihood")
+        check_free_energy(self, energy, data)
 
     def __call__(self, energy, batch, carry, key):
         return batch.mean(batch.map(lambda **row: _surprise(energy, row))), carry

@@ -11,7 +11,9 @@ from ..finite import ENUMERATION_LIMIT, Assignments
 from ..missing import is_masked
 
 
-def need_complete(objective: Any, energy: Energy, data: Mapping[str, Any], *names: str, instead: str) -> None:
+def check_complete(
+    objective: Any, energy: Energy, data: Mapping[str, Any], *names: str, instead: str
+) -> None:
     """Refuse missing values in these variables where the objective cannot sum them out."""
     for name in names:
         if is_masked(data[name]):
@@ -21,7 +23,7 @@ def need_complete(objective: Any, energy: Energy, data: Mapping[str, Any], *name
             )
 
 
-def need_joint(objective: Any, energy: Energy) -> None:
+def check_joint(objective: Any, energy: Energy) -> None:
     """Refuse an energy that says nothing of how its inputs are distributed."""
     if energy.inputs:
         raise Unsuitable(
@@ -31,7 +33,7 @@ def need_joint(objective: Any, energy: Energy) -> None:
         )
 
 
-def need_output(objective: Any, energy: Energy, name: str) -> None:
+def check_output(objective: Any, energy: Energy, name: str) -> None:
     """Refuse to learn how a variable is distributed of which the energy says nothing."""
     if name in energy.inputs:
         raise Unsuitable(
@@ -41,7 +43,7 @@ def need_output(objective: Any, energy: Energy, name: str) -> None:
         )
 
 
-def need_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
+def check_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
     """Refuse missing values that the energy neither integrates out nor can enumerate."""
     for name, value in data.items():
         if is_masked(value) and name not in energy.marginalises and not energy.spaces[name].is_finite:
@@ -51,7 +53,7 @@ def need_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> N
             )
 
 
-def need_free_energy(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
+def check_free_energy(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
     """Refuse hidden variables that the energy neither sums out by itself nor can enumerate."""
     hidden = {k: v for k, v in energy.spaces.items() if k not in data}
     if not hidden or (data and energy.knows("free_energy", data)):
@@ -83,7 +85,7 @@ def by_encoder(energy: Energy, hidden: Mapping[str, Any]) -> str:
     )
 
 
-def need_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
+def check_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
     """Refuse a variable that is not in ℝⁿ."""
     if name not in energy.spaces:
         raise Unsuitable(
@@ -98,7 +100,7 @@ def need_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
         )
 
 
-def need_log_partition(objective: Any, energy: Energy, instead: str) -> None:
+def check_log_partition(objective: Any, energy: Energy, instead: str) -> None:
     """Refuse an energy whose log Z is neither known nor small enough to enumerate."""
     if not has_log_partition(energy):
         raise Unsuitable(

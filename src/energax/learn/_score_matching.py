@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import BadInput
-from ._objective import Objective, need_variables
-from ._requirements import need_complete, need_free_energy, need_output, need_real
+from ._objective import Objective, check_variables
+from ._requirements import check_complete, check_free_energy, check_output, check_real
 
 
 class Exact(eqx.Module):
@@ -89,11 +89,11 @@ class ScoreMatching(Objective):
 
     def check(self, energy, data):
         instead = "ContrastiveDivergence() or NoiseContrastive.matched(energy, data)"
-        need_real(self, energy, self.variable, instead)
-        need_variables(self, energy, data, self.variable)
-        need_output(self, energy, self.variable)
-        need_free_energy(self, energy, data)
-        need_complete(self, energy, data, *data, instead="ContrastiveDivergence, which draws them")
+        check_real(self, energy, self.variable, instead)
+        check_variables(self, energy, data, self.variable)
+        check_output(self, energy, self.variable)
+        check_free_energy(self, energy, data)
+        check_complete(self, energy, data, *data, instead="ContrastiveDivergence, which draws them")
 
     def __call__(self, energy, batch, carry, key):
         def row(key, **row):

@@ -14,11 +14,11 @@ from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..finite import ENUMERATION_LIMIT, table
 from ..missing import is_masked
-from ._objective import Objective, need_variables
-from ._requirements import need_free_energy, need_marginals
+from ._objective import Objective, check_variables
+from ._requirements import check_free_energy, check_marginals
 
 
-class AnswerLoss(Objective):
+class SupervisedLoss(Objective):
     """A loss of the energies of all answers, (k,), and of the right one.
 
     Works for any energy with a finite `target`, given everything else in the data; variables
@@ -41,9 +41,9 @@ class AnswerLoss(Objective):
                 f"{'none' if found is None else repr(found)}. Name another with target=, or learn the joint: "
                 "NegativeLogLikelihood, ContrastiveDivergence or ScoreMatching."
             )
-        need_variables(self, energy, data, self.target)
-        need_marginals(self, energy, {k: v for k, v in data.items() if k != self.target})
-        need_free_energy(self, energy, data)
+        check_variables(self, energy, data, self.target)
+        check_marginals(self, energy, {k: v for k, v in data.items() if k != self.target})
+        check_free_energy(self, energy, data)
         size = energy.spaces[self.target].n_values
         if size > ENUMERATION_LIMIT:
             raise Unsuitable(
@@ -68,7 +68,7 @@ class AnswerLoss(Objective):
         return terms, carry
 
 
-class Perceptron(AnswerLoss):
+class Perceptron(SupervisedLoss):
     """e(y) − min_y′ e(y′): zero once the right answer is the best.
 
     Args:
@@ -88,7 +88,7 @@ class Perceptron(AnswerLoss):
         return right - energies.min()
 
 
-class Margin(AnswerLoss):
+class Margin(SupervisedLoss):
     """max_y′ [margin · 1(y′ ≠ y) + e(y) − e(y′)]: the right answer should be best by a margin.
 
     Args:
@@ -112,7 +112,7 @@ class Margin(AnswerLoss):
         return jnp.max(jnp.where(wrong, self.margin, 0.0) + right - energies)
 
 
-class CrossEntropy(AnswerLoss):
+class CrossEntropy(SupervisedLoss):
     """e(y) + (1/β) log Σ_y′ exp(−β e(y′)) = −(1/β) log p_β(y | rest).
 
     β = 1 is the negative log-likelihood of the answers; β → ∞ is the perceptron.

@@ -13,7 +13,13 @@ from ..batch import Batch
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
 from ._objective import Objective
-from ._requirements import has_log_partition, need_free_energy, need_joint, need_log_partition, need_marginals
+from ._requirements import (
+    check_free_energy,
+    check_joint,
+    check_log_partition,
+    check_marginals,
+    has_log_partition,
+)
 
 
 class ELBO(Objective):
@@ -54,7 +60,7 @@ class ELBO(Objective):
         self.estimator = Reparameterised() if estimator is None else estimator
 
     def check(self, energy, data):
-        need_joint(self, energy)
+        check_joint(self, energy)
         hidden = [n for n in energy.spaces if n not in data]
         if len(hidden) != 1:
             raise Unsuitable(
@@ -65,11 +71,11 @@ class ELBO(Objective):
         if not callable(self.partner):
             raise Unsuitable("ELBO needs an encoder beside the energy: ELBO(nn.Encoder.random(…)).")
         self.estimator.check(energy, hidden[0])
-        need_marginals(self, energy, data)
+        check_marginals(self, energy, data)
         if not has_log_partition(energy):
             # Those that need no log Z sum out what is hidden, and say so where they cannot.
-            need_free_energy(self, energy, data)
-            need_log_partition(self, energy, "ContrastiveDivergence or NoiseContrastive")
+            check_free_energy(self, energy, data)
+            check_log_partition(self, energy, "ContrastiveDivergence or NoiseContrastive")
 
     def __call__(self, energy, batch, carry, key):
         (name,) = [n for n in energy.spaces if n not in batch.data]
@@ -78,7 +84,7 @@ class ELBO(Objective):
             q = _fitting(self.partner(**row), energy.spaces[name], name)
             return self.estimator.draw(energy, name, row, q, key, self.samples)
 
-        energies, log_q = _tame(batch).map_with_keys(row, key)
+        energies, log_q = _fill_zero_weight_rows(batch).map_with_keys(row, key)
         correction = self.estimator.correction(-energies - log_q, log_q, batch.weight)
         if self.samples == 1:
             terms = {
@@ -203,7 +209,7 @@ class GumbelSoftmax(eqx.Module):
         return jnp.zeros(())
 
 
-def _tame(batch: Batch) -> Batch:
+def _fill_zero_weight_rows(batch: Batch) -> Batch:
     """Rows of weight 0 hold what the first row that counts holds.
 
     Theirs may be anything, and where a network overflows at it the gradient is 0 × ∞, not 0.

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _SPACE = np.array([0.35, 0.35])  # inches between boxes
 
 
-def sprung(graph: nx.Graph, sizes: Mapping[Any, Point], margin: float = 0.12) -> Layout:
+def force_layout(graph: nx.Graph, sizes: Mapping[Any, Point], margin: float = 0.12) -> Layout:
     """Lay out an undirected graph whose nodes are boxes of (width, height) inches.
 
     Connected parts stand side by side. Each is turned so that it needs least paper, and stretched until
     no two boxes touch.
 
     >>> import networkx as nx
-    >>> found = sprung(nx.path_graph(3), dict.fromkeys(range(3), (1.0, 0.5)))
+    >>> found = force_layout(nx.path_graph(3), dict.fromkeys(range(3), (1.0, 0.5)))
     >>> round(found.width, 2), round(found.height, 2)
     (3.94, 0.74)
     """

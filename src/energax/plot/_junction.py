@@ -47,7 +47,7 @@ def junction_tree(
         texts["clique", i] = _lines([_name(v, names) for v in clique], _CLIQUE, wrap)
     for i, separator in enumerate(tree.separators):
         texts["separator", i] = _lines([_name(v, names) for v in separator], _SEPARATOR, wrap)
-    for a, i, b in _hung(tree):
+    for a, i, b in _center_rooted(tree):
         nx.add_path(graph, [("clique", a), ("separator", i), ("clique", b)])
     graph.add_nodes_from(texts)
     sizes = {node: _size(node[0], lines) for node, lines in texts.items()}
@@ -61,7 +61,7 @@ def junction_tree(
     return ax
 
 
-def _hung(tree: Any) -> Iterator[tuple[int, int, int]]:
+def _center_rooted(tree: Any) -> Iterator[tuple[int, int, int]]:
     """(clique, edge, clique below) with the tree hung by its middle, which keeps the picture low."""
     import networkx as nx
 

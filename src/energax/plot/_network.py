@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import BadInput
 from ._arrows import draw_route
-from ._force_layout import sprung
+from ._force_layout import force_layout
 from ._layered_layout import Point, layered
 from ._style import INK, LINE, MARK, MARK_PANEL, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
 
@@ -81,7 +81,7 @@ def network(
         raise BadInput("most_states", f"{most_states}", "at least 2")
     cards = _cards(graph, marginals, dict(evidence or {}), known, most_states)
     sizes = {node: card.size for node, card in cards.items()}
-    plan = layered(graph, sizes) if graph.is_directed() else sprung(graph, sizes)
+    plan = layered(graph, sizes) if graph.is_directed() else force_layout(graph, sizes)
     ax, scale = canvas(ax, plan.width, plan.height)
     arrows, sign = graph.is_directed(), "→" if graph.is_directed() else "–"
     for (u, v), points in plan.routes.items():

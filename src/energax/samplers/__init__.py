@@ -1,6 +1,6 @@
 """Chains that leave p ∝ exp(−e) as it is."""
 
-from ._default import suited as suited
+from ._default import default_sampler as default_sampler
 from ._draws import Draws as Draws
 from ._gibbs import Gibbs as Gibbs
 from ._gibbs import draw_rest as draw_rest

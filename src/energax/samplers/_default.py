@@ -11,17 +11,17 @@ from ._langevin import Langevin
 from ._sampler import Sampler
 
 
-def suited(energy: Energy, seen: Collection[str] = ()) -> Sampler:
+def default_sampler(energy: Energy, seen: Collection[str] = ()) -> Sampler:
     """`Gibbs` where every variable is finite or has a known conditional, else `Langevin`.
 
     Chains that begin at rows of the variables `seen` draw the others first.
 
     >>> from energax.energies import RBM, NeuralEnergy
-    >>> suited(RBM.random(3, 2, key=0)).label, suited(NeuralEnergy.random(2, key=0)).label
+    >>> default_sampler(RBM.random(3, 2, key=0)).label, default_sampler(NeuralEnergy.random(2, key=0)).label
     ('Gibbs', 'Langevin (MALA)')
     """
     gibbs = Gibbs()
-    if gibbs.forgets(energy, seen):
+    if gibbs.first_overwritten(energy, seen):
         hidden = [name for name in energy.spaces if name not in seen]
         gibbs = Gibbs((*hidden, *[name for name in energy.spaces if name in seen]))
     for sampler in (gibbs, Langevin()):

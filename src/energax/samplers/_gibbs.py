@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .._util.linalg import cholesky, solve_lower
-from ..energy import Energy, FiniteDistribution, answers, evaluated
+from ..energy import Energy, FiniteDistribution, checked_energy, supports_call
 from ..errors import BadInput, Unsuitable
 from ._sampler import Sampler
 
@@ -61,15 +61,15 @@ class Gibbs(Sampler):
     def _order(self, energy: Energy) -> tuple[str, ...]:
         return self.order or tuple(reversed(energy.spaces))
 
-    def forgets(self, energy, seen):
+    def first_overwritten(self, energy, seen):
         first = self._order(energy)[0]
         return first if first in seen and not set(energy.spaces) <= set(seen) else None
 
-    def step(self, energy, state, key, held=None):
+    def step(self, energy, state, key, clamped=None):
         # The state itself is no guide to an order: JAX sorts dicts.
         names = [name for name in self._order(energy) if name in state]
         for name, sub in zip(names, jax.random.split(key, len(names)), strict=True):
-            state = {**state, name: draw_block(energy, name, state, sub, (held or {}).get(name))}
+            state = {**state, name: draw_block(energy, name, state, sub, (clamped or {}).get(name))}
         return state
 
 
@@ -79,10 +79,12 @@ def _abstract(space: Any) -> Any:
 
 def knows_conditional(energy: Energy, name: str, others: dict[str, Any]) -> bool:
     """Whether the energy itself answers p(name | others): asked by tracing, nothing is computed."""
-    return energy.knows("conditional", frozenset(others)) and answers(energy.conditional, name, **others)
+    return energy.knows("conditional", frozenset(others)) and supports_call(
+        energy.conditional, name, **others
+    )
 
 
-def draw_block(energy: Energy, name: str, state: dict[str, Any], key: Any, held: Any) -> Any:
+def draw_block(energy: Energy, name: str, state: dict[str, Any], key: Any, clamped: Any) -> Any:
     """A new value of one variable given all others, and given its own coordinates that are held."""
     old = state[name]
     others = {k: v for k, v in state.items() if k != name}
@@ -92,19 +94,19 @@ def draw_block(energy: Energy, name: str, state: dict[str, Any], key: Any, held:
                 f"Gibbs: {type(energy).__name__} does not know p({name} | {', '.join(others)}). "
                 "Use Langevin, which needs only a gradient."
             )
-        return _sweep_coordinates(energy, name, others, old, key, held)
+        return _sweep_coordinates(energy, name, others, old, key, clamped)
     distribution = energy.conditional(name, **others)
-    if held is None:
+    if clamped is None:
         return distribution.sample(key).astype(old.dtype)
     try:
-        return draw_rest(distribution, old, key, held)
+        return draw_rest(distribution, old, key, clamped)
     except Unsuitable:
         if not energy.spaces[name].is_finite:
             raise
-        return _sweep_coordinates(energy, name, others, old, key, held)
+        return _sweep_coordinates(energy, name, others, old, key, clamped)
 
 
-def draw_rest(distribution: Any, old: Any, key: Any, held: Any) -> Any:
+def draw_rest(distribution: Any, old: Any, key: Any, clamped: Any) -> Any:
     """The coordinates that are not held, exactly, given those that are: p(x_a | x_b)."""
     from numpyro import distributions as d
 
@@ -113,44 +115,46 @@ def draw_rest(distribution: Any, old: Any, key: Any, held: Any) -> Any:
         base = base.base_dist
     if isinstance(distribution, FiniteDistribution):
         values = distribution.space.values()
-        clash = ((values != old) & held).reshape(len(values), -1).any(1)
+        clash = ((values != old) & clamped).reshape(len(values), -1).any(1)
         kept = FiniteDistribution(jnp.where(clash, -jnp.inf, distribution.log_probs), distribution.space)
         return kept.sample(key).astype(old.dtype)
     if isinstance(base, d.Distribution) and base.event_shape == ():
         # Coordinates that are independent of each other do not mind what is held.
-        return jnp.where(held, old, distribution.sample(key).astype(old.dtype))
+        return jnp.where(clamped, old, distribution.sample(key).astype(old.dtype))
     if isinstance(distribution, d.MultivariateNormal):
-        return jnp.where(held, old, _normal_rest(distribution, old, key, held))
+        return jnp.where(clamped, old, _normal_rest(distribution, old, key, clamped))
     raise Unsuitable(
         f"Gibbs cannot draw some coordinates given the others under {type(distribution).__name__}. "
         "Use Langevin, which moves any of them."
     )
 
 
-def _normal_rest(normal, old, key, held):
+def _normal_rest(normal, old, key, clamped):
     """A draw of N(μ, Σ) corrected so that its held coordinates are as they are (Matheron's rule)."""
     covariance = normal.covariance_matrix
     drawn = normal.sample(key)
-    both = held[:, None] & held[None, :]
+    both = clamped[:, None] & clamped[None, :]
     seen = jnp.where(both, covariance, jnp.eye(old.shape[0], dtype=covariance.dtype))
-    gap = jnp.where(held, old - drawn, 0)
+    gap = jnp.where(clamped, old - drawn, 0)
     factor = cholesky(seen)
     white = solve_lower(factor, jnp.stack([gap], -1))
-    onto = solve_lower(factor, jnp.where(held[:, None], covariance, 0))
+    onto = solve_lower(factor, jnp.where(clamped[:, None], covariance, 0))
     return drawn + (onto.T @ white)[:, 0]
 
 
 def _sweep_coordinates(
-    energy: Energy, name: str, others: dict[str, Any], value: Any, key: Any, held: Any = None
+    energy: Energy, name: str, others: dict[str, Any], value: Any, key: Any, clamped: Any = None
 ) -> Any:
     space = energy.spaces[name]
     choices = jnp.arange(space.values_per_coordinate).astype(value.dtype)
     keys = jax.random.split(key, max(space.size, 1))
-    stays = jnp.zeros(space.size, bool) if held is None else held.reshape(-1)
+    stays = jnp.zeros(space.size, bool) if clamped is None else clamped.reshape(-1)
 
     def visit(i, flat):
         energies = jax.vmap(
-            lambda choice: evaluated(energy, {**others, name: flat.at[i].set(choice).reshape(space.shape)})
+            lambda choice: checked_energy(
+                energy, {**others, name: flat.at[i].set(choice).reshape(space.shape)}
+            )
         )(choices)
         drawn = choices[jax.random.categorical(keys[i], -energies)]
         return flat.at[i].set(jnp.where(stays[i], flat[i], drawn))

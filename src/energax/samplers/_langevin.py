@@ -68,30 +68,30 @@ class Langevin(Sampler):
                 "Use Gibbs."
             )
         if finite and not energy.knows("free_energy", frozenset(real)):
-            Assignments(finite).require(
+            Assignments(finite).check_size(
                 "Langevin, which sums out finite variables,", "Use Gibbs, or give the energy `free_energy`."
             )
 
     # -- one move --------------------------------------------------------------------------------
 
-    def step(self, energy, state, key, held=None):
+    def step(self, energy, state, key, clamped=None):
         size = 0.1 if self.step_size is None else self.step_size
-        return self._move(energy, state, self.remember(energy, state, held), key, held, size)[0]
+        return self._move(energy, state, self.remember(energy, state, clamped), key, clamped, size)[0]
 
-    def move(self, energy, state, memory, key, held=None):
+    def move(self, energy, state, memory, key, clamped=None):
         size = 0.1 if self.step_size is None else self.step_size
-        return self._move(energy, state, memory, key, held, size)
+        return self._move(energy, state, memory, key, clamped, size)
 
-    def remember(self, energy, state, held=None):
+    def remember(self, energy, state, clamped=None):
         from blackjax.mcmc.mala import init
 
         real, _, _ = _kinds(energy)
         u = {n: s.bijection.inv(state[n]) for n, s in real.items()}
         if self._by_score(energy, real):
             return u
-        return init(u, self._log_density(energy, state, held))
+        return init(u, self._log_density(energy, state, clamped))
 
-    def _log_density(self, energy, state, held):
+    def _log_density(self, energy, state, clamped):
         """log p of the real variables in ℝⁿ, the held coordinates where they are."""
         real, _, _ = _kinds(energy)
 
@@ -100,12 +100,12 @@ class Langevin(Sampler):
             for name, space in real.items():
                 value = space.bijection(u[name])
                 log_det = space.bijection.log_abs_det_jacobian(u[name], value)
-                stays = (held or {}).get(name)
+                stays = (clamped or {}).get(name)
                 if stays is not None:
                     # In a coordinate that stays the target is flat: its walk has no say in what is accepted.
                     log_det = jnp.where(stays.all() if space.event_ndim else stays, 0, log_det)
                 total = total + jnp.sum(log_det)
-                x[name] = _hold(state[name], value, held, name)
+                x[name] = _hold(state[name], value, clamped, name)
             return total - free_energy(energy, x)
 
         return log_density
@@ -114,7 +114,7 @@ class Langevin(Sampler):
         """An energy known through its score only has no other gradient."""
         return not self.adjusted and energy.knows("score") and len(real) == 1
 
-    def _move(self, energy, state, memory, key, held, step_size):
+    def _move(self, energy, state, memory, key, clamped, step_size):
         from blackjax.mcmc.diffusions import overdamped_langevin
         from blackjax.mcmc.mala import build_kernel
 
@@ -127,11 +127,11 @@ class Langevin(Sampler):
             slope = _pulled_back(real[name].bijection, old, energy.score(name, **state))
             new = old + step_size * slope + noise
             if old.shape == state[name].shape:  # else coordinates are constrained together, and none is held
-                new = _hold(old, new, held, name)
+                new = _hold(old, new, clamped, name)
             position = memory = {name: new}
             info = {"divergent": ~jnp.isfinite(new).all()}
         else:
-            log_density = self._log_density(energy, state, held)
+            log_density = self._log_density(energy, state, clamped)
             if self.adjusted:
                 memory, told = build_kernel()(move_key, memory, log_density, step_size)
                 acceptance = told.acceptance_rate
@@ -141,23 +141,23 @@ class Langevin(Sampler):
                 memory = type(memory)(*diffuse(move_key, memory, step_size))
                 info = {"divergent": ~jnp.isfinite(memory.logdensity)}
             position = memory.position
-        moved = {n: _hold(state[n], s.bijection(position[n]), held, n) for n, s in real.items()}
+        moved = {n: _hold(state[n], s.bijection(position[n]), clamped, n) for n, s in real.items()}
         return {**moved, **_draw_finite(energy, moved, finite, finite_key)}, memory, info
 
-    def tune(self, energy, state, key, held, n):
+    def tune(self, energy, state, key, clamped, n):
         """`n` moves; the step size by dual averaging, if none was given (Nesterov 2009)."""
         from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-        memory = self.remember(energy, state, held)
+        memory = self.remember(energy, state, clamped)
         if self.step_size is not None:
-            go = lambda i, c: self._move(energy, *c, jax.random.fold_in(key, i), held, self.step_size)[:2]
+            go = lambda i, c: self._move(energy, *c, jax.random.fold_in(key, i), clamped, self.step_size)[:2]
             return self, jax.lax.fori_loop(0, n, go, (state, memory))[0]
         init, update, final = dual_averaging_adaptation(self.target_acceptance)
 
         def adapt(i, carry):
             state, memory, tuning = carry
             size = jnp.exp(tuning.log_step_size)
-            state, memory, info = self._move(energy, state, memory, jax.random.fold_in(key, i), held, size)
+            state, memory, info = self._move(energy, state, memory, jax.random.fold_in(key, i), clamped, size)
             return state, memory, update(tuning, info["acceptance"])
 
         start = jnp.asarray(0.1, jax.tree.leaves(memory.position)[0].dtype)
@@ -179,8 +179,8 @@ def _pulled_back(bijection: Any, u: Any, score: Any) -> Any:
     return pull(score.astype(x.dtype))[0] + stretch(u)
 
 
-def _hold(old: Any, new: Any, held: Any, name: str) -> Any:
-    mask = (held or {}).get(name)
+def _hold(old: Any, new: Any, clamped: Any, name: str) -> Any:
+    mask = (clamped or {}).get(name)
     return new if mask is None else jnp.where(mask, old, new)
 
 

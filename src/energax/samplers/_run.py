@@ -69,23 +69,23 @@ def _chain(sampler, energy, row, key, n_draws, warmup, thin):
     partly = {k: v for k, v in row.items() if is_masked(v)}
     complete = {k: v for k, v in row.items() if not is_masked(v)}
     target = energy.given(**complete) if complete else energy
-    held = {k: jnp.asarray(v.observed) for k, v in partly.items()}
+    clamped = {k: jnp.asarray(v.observed) for k, v in partly.items()}
     start_key, tune_key, run_key = jax.random.split(key, 3)
     state = sampler.start(target, {}, start_key)
     for name, value in partly.items():
         state[name] = value.fill(state[name].astype(value.value.dtype))
-    tuned, state = sampler.tune(target, state, tune_key, held, warmup)
+    tuned, state = sampler.tune(target, state, tune_key, clamped, warmup)
 
     def draw(carry, k):
         def move(carry, k):
             state, memory = carry
-            state, memory, info = tuned.move(target, state, memory, k, held)
+            state, memory, info = tuned.move(target, state, memory, k, clamped)
             return (state, memory), info
 
         carry, info = jax.lax.scan(move, carry, jax.random.split(k, thin))
         info = {k: v.mean(0) if k == "acceptance" else v.any(0) for k, v in info.items()}
         return carry, (carry[0], info)
 
-    carry = (state, tuned.remember(target, state, held))
+    carry = (state, tuned.remember(target, state, clamped))
     _, (values, info) = jax.lax.scan(draw, carry, jax.random.split(run_key, n_draws))
     return values, info

@@ -27,7 +27,12 @@ _FUNCTIONS: dict[str, list[str] | None] = {
     "jax.lax": str.split("cos exp logistic neg rsqrt sin sqrt square tanh"),
 }
 #: Names that older versions wrote, and where the class is now.
-_RENAMED: dict[str, str] = {}
+_RENAMED = {
+    "energax.compose:Mixture": "energax:Mixture",
+    "energax.compose:Switch": "energax.mixture:Switch",
+    "energax.energies:LinearChain": "energax.energies:LinearGaussianSSM",
+    "energax.energies:Semidefinite": "energax.spaces:Semidefinite",
+}
 
 
 def public_name(thing: Any) -> str:

@@ -16,5 +16,6 @@ from ._real import Positive as Positive
 from ._real import PositiveDefinite as PositiveDefinite
 from ._real import Real as Real
 from ._real import Simplex as Simplex
+from ._semidefinite import Semidefinite as Semidefinite
 from ._sequence import Sequence as Sequence
 from ._space import Space as Space

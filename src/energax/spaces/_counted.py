@@ -20,10 +20,10 @@ class Binary(Space):
 
     values_per_coordinate = 2
 
-    def _legal(self, array):
+    def _is_valid(self, array):
         return (array == 0) | (array == 1)
 
-    def says(self):
+    def description(self):
         return "zeros and ones"
 
     def _cast(self, array):
@@ -84,10 +84,10 @@ class Categorical(Space):
                 flat.append(item)
         return np.asarray(flat, float).reshape(array.shape)
 
-    def _legal(self, array):
+    def _is_valid(self, array):
         return (array >= 0) & (array < self.k) & (array == np.floor(array))
 
-    def says(self):
+    def description(self):
         return f"whole numbers from 0 to {self.k - 1}"
 
 
@@ -96,9 +96,9 @@ class Count(Space):
 
     dtype = int
 
-    def _legal(self, array):
+    def _is_valid(self, array):
         # Held as 32-bit integers, and what does not fit must not wrap around.
         return (array >= 0) & (array <= np.iinfo(np.int32).max) & (array == np.floor(array))
 
-    def says(self):
+    def description(self):
         return "whole numbers from 0 to 2^31 - 1"

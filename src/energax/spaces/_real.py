@@ -27,14 +27,14 @@ class Positive(Space):
 
         return constraints.softplus_positive
 
-    def _legal(self, array):
+    def _is_valid(self, array):
         return np.isfinite(array) & (array > 0)
 
     @property
     def _filler(self):
         return 1.0
 
-    def says(self):
+    def description(self):
         return "finite numbers > 0"
 
 
@@ -56,14 +56,14 @@ class Interval(Space):
 
         return constraints.interval(self.low, self.high)
 
-    def _legal(self, array):
+    def _is_valid(self, array):
         return (array >= self.low) & (array <= self.high)
 
     @property
     def _filler(self):
         return (self.low + self.high) / 2
 
-    def says(self):
+    def description(self):
         return f"numbers in [{self.low:g}, {self.high:g}]"
 
 
@@ -81,7 +81,7 @@ class Simplex(Space):
 
         return constraints.simplex
 
-    def _legal(self, array):
+    def _is_valid(self, array):
         with np.errstate(invalid="ignore"):
             ok = (array >= 0).all(-1) & (np.abs(array.sum(-1) - 1) < 1e-4)
         return np.broadcast_to(ok[..., None], array.shape)
@@ -90,7 +90,7 @@ class Simplex(Space):
     def _filler(self):
         return 1.0 / max(self.size, 1)
 
-    def says(self):
+    def description(self):
         return "probabilities that are >= 0 and sum to 1"
 
 
@@ -111,11 +111,11 @@ class PositiveDefinite(Space):
 
         return constraints.positive_definite
 
-    def _legal(self, array):
+    def _is_valid(self, array):
         finite = np.isfinite(array).all()
         symmetric = finite and np.allclose(array, np.swapaxes(array, -1, -2), rtol=1e-4, atol=1e-6)
         positive = symmetric and (np.linalg.eigvalsh(array) > 0).all()
         return np.full(array.shape, positive)
 
-    def says(self):
+    def description(self):
         return "symmetric matrices with positive eigenvalues"

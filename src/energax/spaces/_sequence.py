@@ -42,8 +42,8 @@ class Sequence(Space):
     def constraint(self):
         return self.space.constraint
 
-    def _legal(self, array):
-        return self.space._legal(array)
+    def _is_valid(self, array):
+        return self.space._is_valid(array)
 
     @property
     def _filler(self):
@@ -55,8 +55,8 @@ class Sequence(Space):
     def _cast(self, array):
         return self.space._cast(array)
 
-    def says(self):
-        return f"sequences of {self.space.says()}"
+    def description(self):
+        return f"sequences of {self.space.description()}"
 
     def check(self, value, name="value", *, missing=True):
         if self.length is not None:

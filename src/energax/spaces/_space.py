@@ -99,7 +99,7 @@ class Space:
 
         return biject_to(self.constraint)
 
-    def _legal(self, array: np.ndarray) -> np.ndarray:
+    def _is_valid(self, array: np.ndarray) -> np.ndarray:
         """Elementwise (or rowwise, for a simplex): is this a value of the space?"""
         return np.isfinite(array)
 
@@ -107,7 +107,7 @@ class Space:
     def _filler(self) -> float:
         return 0.0
 
-    def says(self) -> str:
+    def description(self) -> str:
         """The values in words, for error messages."""
         return "finite real numbers"
 
@@ -140,20 +140,20 @@ class Space:
                 "Impute them first, or use a model that marginalises missing values.",
             )
         filled = np.where(unknown, np.asarray(self._filler, value.dtype), value) if any_unknown else value
-        legal = self._legal(filled)
+        legal = self._is_valid(filled)
         if not legal.all():
             where = tuple(int(i) for i in np.argwhere(~legal)[0])
             found = repr(filled[where].tolist())
-            raise BadInput(name, f"{found} at position {where}" if where else found, self.says())
+            raise BadInput(name, f"{found} at position {where}" if where else found, self.description())
         filled = self._cast(filled)
         return Masked(filled, ~unknown) if any_unknown else filled
 
     def _all_legal(self, array: np.ndarray) -> bool:
         """By pieces of rows, so that a large table is checked without another of its size."""
         if array.ndim == len(self.shape):
-            return bool(self._legal(array).all())
+            return bool(self._is_valid(array).all())
         size = max(1, _PIECE // max(1, array[:1].size))
-        return all(self._legal(array[i : i + size]).all() for i in range(0, len(array), size))
+        return all(self._is_valid(array[i : i + size]).all() for i in range(0, len(array), size))
 
     def _cast(self, array: np.ndarray) -> np.ndarray:
         if self.dtype is int:

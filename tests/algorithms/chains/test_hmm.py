@@ -313,6 +313,6 @@ def test_past_an_end_codes_say_nothing():
     rng, k, T, m = np.random.default_rng(9), 3, 6, 4
     table = jnp.log(jnp.asarray(rng.dirichlet(np.ones(m), k).T, jnp.float32))
     codes, ends = jnp.asarray(rng.integers(0, m, (3, T)), jnp.int32), jnp.array([6, 1, 3])
-    coded = _seen.silent_past(ends, _seen.Coded(table, codes))
-    np.testing.assert_array_equal(coded.table[coded.codes], _seen.silent_past(ends, table[codes]))
+    coded = _seen.mask_after_end(ends, _seen.Coded(table, codes))
+    np.testing.assert_array_equal(coded.table[coded.codes], _seen.mask_after_end(ends, table[codes]))
     assert not np.asarray(coded.table[coded.codes])[1, 1:].any()

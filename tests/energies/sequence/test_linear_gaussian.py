@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import energax
-from energax.energies._sequence.linear_gaussian import LinearChain, Semidefinite
+from energax.energies._sequence.linear_gaussian import LinearGaussianSSM, Semidefinite
 from energax.errors import BadInput, Unsuitable
 from energax.infer._sequence.kalman import Kalman
 from energax.learn import EM
@@ -37,7 +37,7 @@ def random_chain(seed=0, length=STEPS, **options):
     """In the precision of the scope."""
     rng = np.random.default_rng(seed)
     spread = lambda n: (lambda a: a @ a.T / n + 0.2 * np.eye(n))(rng.normal(size=(n, n)))
-    return LinearChain(
+    return LinearGaussianSSM(
         0.6 * rng.normal(size=(K, K)),
         rng.normal(size=(D, K)),
         spread(K),
@@ -215,7 +215,7 @@ def many_sequences(n=30, seed=2):
 def test_em_never_lowers_the_likelihood(diagonal):
     x, seen = many_sequences()
     with jax.enable_x64(True):
-        start = LinearChain(
+        start = LinearGaussianSSM(
             0.5 * np.eye(K),
             np.eye(D, K) + 0.1,
             np.eye(K),
@@ -302,7 +302,7 @@ def test_where_em_ends_the_gradient_is_zero():
     with jax.enable_x64(True):
         # With correlations the best noise would be singular, where EM gets ever slower.
         options = {"initial_mean": [1.0], "diagonal": "emission_covariance"}
-        start = LinearChain([[0.5]], way, [[2.0]], np.eye(D), **options)
+        start = LinearGaussianSSM([[0.5]], way, [[2.0]], np.eye(D), **options)
         rows = rows_of(x, rng.random(x.shape) < 0.9)
         end, log_p = em(start, rows, trainable(start, held), 400)
         assert (np.diff(log_p) >= -1e-9).all()
@@ -365,7 +365,7 @@ def test_covariances_go_to_the_reals_and_back_also_where_they_are_zero():
     """So that descent may move the rest beside a noise that is held at zero."""
     with jax.enable_x64(True):
         for noise in (np.zeros((2, 2)), np.diag([0.0, 0.7]), np.array([[1.0, 0.5], [0.5, 2.0]])):
-            chain = LinearChain(np.eye(2), np.eye(2), noise, np.eye(2))
+            chain = LinearGaussianSSM(np.eye(2), np.eye(2), noise, np.eye(2))
             back = constrained(unconstrained(chain))
             for name in NAMES:
                 np.testing.assert_allclose(getattr(back, name), getattr(chain, name), atol=1e-12)
@@ -409,11 +409,11 @@ def test_what_is_no_model_is_refused_with_a_sentence():
     ]
     for change, sentence in cases:
         with pytest.raises(BadInput, match=sentence):
-            LinearChain(**{**good, **change})
+            LinearGaussianSSM(**{**good, **change})
     with pytest.raises(BadInput, match="number of steps to draw"):
-        LinearChain(**good).draw(jax.random.key(0))
+        LinearGaussianSSM(**good).draw(jax.random.key(0))
     with pytest.raises(Unsuitable, match="temperature"):
-        LinearChain(**good).expectations({"x": jnp.zeros((1, 3, 2))}, 2.0)
+        LinearGaussianSSM(**good).expectations({"x": jnp.zeros((1, 3, 2))}, 2.0)
     with pytest.raises(Unsuitable, match="Kalman is for linear-Gaussian chains"):
         energax.posterior(energax.energies.RBM.random(3, 2, key=0), {"x": [0, 1, 1]}, Kalman())
 

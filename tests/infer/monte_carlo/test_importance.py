@@ -12,7 +12,7 @@ from scipy import stats
 from energax import Mixture, log_partition, log_prob, posterior
 from energax.energies import Decoder, Gaussian, Gaussians, NeuralEnergy
 from energax.errors import ConvergenceWarning, Unsuitable
-from energax.infer import Chains, Importance
+from energax.infer import MCMC, Importance
 from energax.samplers import Langevin
 
 W = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2)), jnp.float32)
@@ -111,7 +111,7 @@ def test_the_error_of_few_draws():
 
 
 def test_the_evidence_is_drawn_with_the_key_of_the_posterior():
-    chains = Chains(Langevin(0.05), n_chains=2, warmup=1, n_draws=4)
+    chains = MCMC(Langevin(0.05), n_chains=2, warmup=1, n_draws=4)
     one, same, other = (posterior(factor, {"x": X}, chains, key=k).log_evidence for k in (0, 0, 1))
     assert one.kind == "lower bound"
     np.testing.assert_array_equal(one.value, same.value)

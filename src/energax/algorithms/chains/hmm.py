@@ -24,15 +24,15 @@ from .hmm_kernels import (
     in_logs,
     in_place,
     log_messages,
-    lost_nothing,
+    no_underflow,
     over_states,
-    rescued,
+    recompute_if_inexact,
     scaled,
     scaled_evidence,
     sums,
     surely_exact,
 )
-from .observations import Coded, Seen, as_rows, finite_max, in_lanes, laid_out
+from .observations import Coded, StepLikelihoods, as_rows, finite_max, in_lanes, to_time_major
 
 Kind = Literal["scaled", "log", "associative"]
 _KINDS = ("scaled", "log", "associative")
@@ -60,7 +60,7 @@ def kind_for(k: int, steps: int, lanes: int = 1, backend: str | None = None) -> 
     return "associative" if parallel else "scaled"
 
 
-def _weights_of_steps(seen: Seen, lengths: Any, weight: Any, many: bool) -> Any:
+def _weights_of_steps(seen: StepLikelihoods, lengths: Any, weight: Any, many: bool) -> Any:
     """How much each step counts, 0 past an end: (steps,) or (steps, n); None if all count as one."""
     if lengths is None and weight is None:
         return None
@@ -81,12 +81,14 @@ def _checked_kind(kind: Kind | None, k: int, steps: int, lanes: int) -> Kind:
     return kind
 
 
-def _kind_of_sums(kind: Kind | None, seen: Seen) -> Kind:
+def _kind_of_sums(kind: Kind | None, seen: StepLikelihoods) -> Kind:
     steps, *lanes, k = seen.shape
     return _checked_kind(kind, k, steps, math.prod(lanes))
 
 
-def _answered(log_initial, log_transition, seen: Seen, kind: Kind | None, both: bool, answer, by_logs) -> Any:
+def _answered(
+    log_initial, log_transition, seen: StepLikelihoods, kind: Kind | None, both: bool, answer, by_logs
+) -> Any:
     """answer(messages) of the chosen kind, and what the logarithms say wherever that would be inexact."""
     kind = _kind_of_sums(kind, seen)
     if kind == "log":
@@ -95,10 +97,10 @@ def _answered(log_initial, log_transition, seen: Seen, kind: Kind | None, both: 
 
     def careful(found):
         spelled_out = jnp.moveaxis(seen.log(), 1, -1)
-        good = lost_nothing(log_initial, log_transition, spelled_out, messages)
+        good = no_underflow(log_initial, log_transition, spelled_out, messages)
         return lax.cond(good, lambda: found, by_logs)
 
-    return rescued(surely_exact(log_transition, messages), answer(messages), careful)
+    return recompute_if_inexact(surely_exact(log_transition, messages), answer(messages), careful)
 
 
 # -- sums over paths -------------------------------------------------------------------------------
@@ -113,12 +115,12 @@ def filtered(
     >>> filtered(*coin, jnp.log(jnp.array([[0.9, 0.2], [0.9, 0.2]])))[1][:, 0].tolist()    # the umbrella
     [0.8181..., 0.8833...]
     """
-    seen, many = laid_out(log_likelihood)
+    seen, many = to_time_major(log_likelihood)
     total, states = _filtered(log_initial, log_transition, seen, kind)
     return as_rows(total, log_likelihood, many, 0), as_rows(states, log_likelihood, many, 1)
 
 
-def _filtered(log_initial, log_transition, seen: Seen, kind) -> tuple[Any, Any]:
+def _filtered(log_initial, log_transition, seen: StepLikelihoods, kind) -> tuple[Any, Any]:
     answer = lambda messages: (messages.total, messages.ahead / sums(messages.ahead))
     by_logs = lambda: answer(in_logs(log_initial, log_transition, seen.log()))
     return _answered(log_initial, log_transition, seen, kind, False, answer, by_logs)
@@ -130,12 +132,12 @@ def log_evidence(log_initial: Any, log_transition: Any, log_likelihood: Any) -> 
 
     Steps past an end that are rows of zeros change nothing, since transitions sum to one.
     """
-    seen, many = laid_out(log_likelihood)
+    seen, many = to_time_major(log_likelihood)
     if _kind_of_sums(None, seen) != "scaled":
         return filtered(log_initial, log_transition, log_likelihood)[0]
     total, good = scaled_evidence(log_initial, log_transition, seen)
     whole = lambda _: _filtered(log_initial, log_transition, seen, "scaled")[0]
-    return as_rows(rescued(good, total, whole), log_likelihood, many, 0)
+    return as_rows(recompute_if_inexact(good, total, whole), log_likelihood, many, 0)
 
 
 def _evidence_forward(log_initial, log_transition, log_likelihood):
@@ -176,7 +178,7 @@ def smoothed(
     Baum, Petrie, Soules and Weiss (1970), A maximization technique occurring in the statistical
     analysis of probabilistic functions of Markov chains.
     """
-    seen, many = laid_out(log_likelihood)
+    seen, many = to_time_major(log_likelihood)
     counts, pooled = _weights_of_steps(seen, lengths, weight, many), many and weight is not None
     by_logs = lambda: _summed_in_logs(log_initial, log_transition, seen.log(), counts, pooled)
     answer = lambda messages: _summed(log_transition, messages, counts, pooled)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .observations import Seen, finite_max, row
+from .observations import StepLikelihoods, finite_max, row
 
 #: Up to this many states the product of one message with the transitions is written as multiply and
 #: reduce, which fuses with what surrounds it; beyond, and for many lanes, it is a matrix product.
@@ -78,7 +78,7 @@ def normalised(log_values: Any) -> tuple[Any, Any]:
 # -- scaled: probabilities, at every step divided by what the one before summed to ---------------------
 
 
-def scaled(log_initial: Any, log_transition: Any, seen: Seen, both: bool) -> Messages:
+def scaled(log_initial: Any, log_transition: Any, seen: StepLikelihoods, both: bool) -> Messages:
     """The forward pass, and the backward one if `both`, by sums of products.
 
     Rabiner (1989), A tutorial on hidden Markov models, section V.A.
@@ -87,13 +87,15 @@ def scaled(log_initial: Any, log_transition: Any, seen: Seen, both: bool) -> Mes
     if both and len(seen.shape) > 2:
         before, after = _carried_both_ways(transition, seen, jnp.exp(log_initial))
     else:
-        before = _carried(transition, seen, jnp.exp(log_initial))
-        after = _carried(transition.T, seen, jnp.ones_like(log_initial), backward=True) if both else None
+        before = _scaled_messages(transition, seen, jnp.exp(log_initial))
+        after = (
+            _scaled_messages(transition.T, seen, jnp.ones_like(log_initial), backward=True) if both else None
+        )
     ahead, total = before * weight, _evidence(before, seen)
     return Messages(ahead, total, after * weight / sums(after), after) if both else Messages(ahead, total)
 
 
-def scaled_evidence(log_initial: Any, log_transition: Any, seen: Seen) -> tuple[Any, Any]:
+def scaled_evidence(log_initial: Any, log_transition: Any, seen: StepLikelihoods) -> tuple[Any, Any]:
     """(log p(x), whether it is surely exact): the forward pass, of which only sums are read."""
     last, zero = seen.shape[0] - 1, jnp.zeros((), jnp.int32)
     some, transition = min(last, _BLOCK), jnp.exp(log_transition)
@@ -102,7 +104,7 @@ def scaled_evidence(log_initial: Any, log_transition: Any, seen: Seen) -> tuple[
         t, message, total = state
         ahead = jnp.minimum(last - t, some)
         later = seen._replace(shape=(some + 1, *seen.shape[1:]), at=lambda i: seen.at(t + i))
-        before = _carried(transition, later, message, until=ahead)
+        before = _scaled_messages(transition, later, message, until=ahead)
         used = _divisors(before)[:-1]
         used = jnp.where((jnp.arange(some) < ahead).reshape(-1, *(1,) * (used.ndim - 1)), used, 1)
         return t + ahead, row(before, ahead), total + _log_product(used)
@@ -113,7 +115,9 @@ def scaled_evidence(log_initial: Any, log_transition: Any, seen: Seen) -> tuple[
     return total, surely_exact(log_transition, Messages((start * seen.at(zero))[None], total))
 
 
-def _carried(matrix: Any, seen: Seen, start: Any, *, backward: bool = False, until: Any = None) -> Any:
+def _scaled_messages(
+    matrix: Any, seen: StepLikelihoods, start: Any, *, backward: bool = False, until: Any = None
+) -> Any:
     """m_{t+1} = (m_t ∘ b_t) A / Σ m_t of every step, from m_1 = start; or the same from the end to the start.
 
     As far as step `until`, if that is said.
@@ -137,12 +141,12 @@ def _carried(matrix: Any, seen: Seen, start: Any, *, backward: bool = False, unt
     return lax.while_loop(lambda state: state[0] != end, body, (zero + begin, room))[1]
 
 
-def _room(seen: Seen) -> Any:
+def _room(seen: StepLikelihoods) -> Any:
     """A buffer for messages, filled at once: what is set in it later would else be chosen place by place."""
     return lax.optimization_barrier(jnp.ones(seen.shape, seen.top().dtype))
 
 
-def _carried_both_ways(transition: Any, seen: Seen, start: Any) -> tuple[Any, Any]:
+def _carried_both_ways(transition: Any, seen: StepLikelihoods, start: Any) -> tuple[Any, Any]:
     """Both of them in one loop, which with many lanes costs what it calls, and calls half as much."""
     last, zero = seen.shape[0] - 1, jnp.zeros((), jnp.int32)
     matrices, rest = jnp.stack([transition, transition.T]), (zero,) * (len(seen.shape) - 1)
@@ -173,8 +177,8 @@ def sums(messages: Any) -> Any:
     return jnp.matmul(messages, jnp.ones((k, k), messages.dtype), precision="highest")
 
 
-def _evidence(before: Any, seen: Seen) -> Any:
-    """log p(x) of messages from `_carried`: what they were divided by, and what is left at the end."""
+def _evidence(before: Any, seen: StepLikelihoods) -> Any:
+    """log p(x) of messages from `_scaled_messages`: what they were divided by, and what is left at the end."""
     last = before[-1] * seen.at(jnp.array(seen.shape[0] - 1, jnp.int32))
     return _log_product(_divisors(before)[:-1]) + jnp.log(last.sum(-1)) + seen.top().sum(0)
 
@@ -214,7 +218,7 @@ def mixes(log_transition: Any) -> Any:
     return jnp.min(log_transition) >= 0.25 * (jnp.log(kind.tiny) - jnp.log(kind.eps))
 
 
-def lost_nothing(log_initial: Any, log_transition: Any, log_likelihood: Any, messages: Messages) -> Any:
+def no_underflow(log_initial: Any, log_transition: Any, log_likelihood: Any, messages: Messages) -> Any:
     """The same told by every message: one that is zero must be so because no path leads there.
 
     log_likelihood: (steps, *lanes, k).
@@ -228,7 +232,7 @@ def lost_nothing(log_initial: Any, log_transition: Any, log_likelihood: Any, mes
     return good & _reached(jnp.ones_like(begins), possible.T, seen[::-1], onward[::-1])
 
 
-def rescued(good: Any, found: Any, careful: Callable[[Any], Any]) -> Any:
+def recompute_if_inexact(good: Any, found: Any, careful: Callable[[Any], Any]) -> Any:
     """`found` if it is good, else `careful(found)`: a branch, as a loop that runs at most once.
 
     Unlike `cond` it copies nothing, and under `vmap` the careful way is gone only if one needs it.
@@ -285,7 +289,7 @@ def _log_pass(log_transition: Any, x: Any) -> tuple[Any, Any]:
 # -- associative: log T rounds of products of k × k matrices, for accelerators ---------------------
 
 
-def associative(log_initial: Any, log_transition: Any, seen: Seen, both: bool) -> Messages:
+def associative(log_initial: Any, log_transition: Any, seen: StepLikelihoods, both: bool) -> Messages:
     """The same by products of matrices A diag(b_t), any neighbours first: T k² numbers are held.
 
     Särkkä and García-Fernández (2021), Temporal parallelization of Bayesian smoothers.

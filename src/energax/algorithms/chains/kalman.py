@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..._util.linalg import cholesky, solve_lower
+from ..._util.linalg import cholesky, gram, solve_lower
 
 
 class System(NamedTuple):
@@ -56,12 +56,12 @@ class SmoothedStates(NamedTuple):
     @property
     def covariance(self) -> Any:
         """Cov[z_t | x], (steps, k, k)."""
-        return squared(self.factor)
+        return gram(self.factor)
 
     @property
     def lag_one(self) -> Any:
         """Cov[z_{t+1}, z_t | x], (steps − 1, k, k)."""
-        return squared(self.factor[1:]) @ self.gain.swapaxes(-1, -2)
+        return gram(self.factor[1:]) @ self.gain.swapaxes(-1, -2)
 
 
 class Forecast(NamedTuple):
@@ -74,11 +74,6 @@ class Forecast(NamedTuple):
 
 
 # -- factors ---------------------------------------------------------------------------------------
-
-
-def squared(factor: Any) -> Any:
-    """LLᵀ."""
-    return factor @ factor.swapaxes(-1, -2)
 
 
 def triangular(wide: Any) -> Any:
@@ -102,26 +97,6 @@ def triangular(wide: Any) -> Any:
 
     lower = jnp.tril(jax.lax.fori_loop(0, n, reflect, wide)[:, :n])
     return lower * jnp.where(jnp.diagonal(lower) < 0, -1, 1).astype(lower.dtype)
-
-
-def semidefinite_factor(matrix: Any) -> Any:
-    """The lower L with LLᵀ = `matrix` (n, n), which may be singular.
-
-    >>> semidefinite_factor(jnp.array([[4.0, 0.0], [0.0, 0.0]]))
-    Array([[2., 0.],
-           [0., 0.]], dtype=float32)
-    """
-    n = matrix.shape[-1]
-    rows = jnp.arange(n)
-    noise = 10 * n * jnp.finfo(matrix.dtype).eps * jnp.diagonal(matrix)
-
-    def column(j, factor):
-        rest = matrix[:, j] - factor @ factor[j]
-        some = rest[j] > noise[j]
-        new = jnp.where(rows >= j, rest, 0) / jnp.sqrt(jnp.where(some, rest[j], 1))
-        return factor.at[:, j].set(jnp.where(some, new, 0))
-
-    return jax.lax.fori_loop(0, n, column, jnp.zeros_like(matrix))
 
 
 def seen_factors(covariance: Any, seen: Any) -> Any:
@@ -251,8 +226,8 @@ def forecast(system: System, mean: Any, factor: Any, steps: int) -> Forecast:
         return ahead, now
 
     _, (means, factors) = jax.lax.scan(step, (mean, factor), length=steps)
-    seen = squared(s.emission @ factors) + s.emission_covariance
-    return Forecast(means, squared(factors), means @ s.emission.T + s.emission_offset, seen)
+    seen = gram(s.emission @ factors) + s.emission_covariance
+    return Forecast(means, gram(factors), means @ s.emission.T + s.emission_offset, seen)
 
 
 def simulate(system: System, steps: int, key: Any) -> tuple[Any, Any]:

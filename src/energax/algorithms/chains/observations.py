@@ -24,7 +24,7 @@ class Coded(NamedTuple):
     codes: Any
 
 
-class Seen(NamedTuple):
+class StepLikelihoods(NamedTuple):
     """The same, step by step: steps first, states last, and sequences side by side between them, if many.
 
     weight: (steps, *lanes, k), p(x_t | z_t) relative to the largest of its step; top: (steps, *lanes), the
@@ -39,10 +39,10 @@ class Seen(NamedTuple):
     log: Callable[[], Any]
 
 
-def silent_past(ends: Any, log_likelihood: Any) -> Any:
+def mask_after_end(ends: Any, log_likelihood: Any) -> Any:
     """Of (n, steps, k), an array or coded: the same with nothing seen from step `ends` (n,) on.
 
-    >>> silent_past(jnp.array([1]), jnp.ones((1, 2, 3)))[0, :, 0].tolist()
+    >>> mask_after_end(jnp.array([1]), jnp.ones((1, 2, 3)))[0, :, 0].tolist()
     [1.0, 0.0]
     """
     if isinstance(log_likelihood, Coded):
@@ -75,7 +75,7 @@ def finite_max(log_values: Any, axis: int) -> Any:
     return jnp.where(jnp.isfinite(top), top, 0)
 
 
-def laid_out(log_likelihood: Any) -> tuple[Seen, bool]:
+def to_time_major(log_likelihood: Any) -> tuple[StepLikelihoods, bool]:
     """Of (steps, k) or (n, steps, k), an array or coded; and whether there are lanes. One row has none."""
     if isinstance(log_likelihood, Coded):
         return _decoded(log_likelihood)
@@ -84,7 +84,7 @@ def laid_out(log_likelihood: Any) -> tuple[Seen, bool]:
     top = finite_max(x, -1)
     weight = jnp.exp(x - top[..., None])
     lanes_last = lambda: jnp.moveaxis(x, -1, 1)
-    return Seen(x.shape, lambda: weight, lambda: top, lambda t: row(weight, t), lanes_last), many
+    return StepLikelihoods(x.shape, lambda: weight, lambda: top, lambda t: row(weight, t), lanes_last), many
 
 
 def in_lanes(log_likelihood: Any, ragged: bool = False) -> tuple[Any, bool]:
@@ -96,7 +96,7 @@ def in_lanes(log_likelihood: Any, ragged: bool = False) -> tuple[Any, bool]:
     return log_likelihood.reshape(log_likelihood.shape[-2:]), False
 
 
-def _decoded(coded: Coded) -> tuple[Seen, bool]:
+def _decoded(coded: Coded) -> tuple[StepLikelihoods, bool]:
     table, codes = coded.table, coded.codes
     many = codes.ndim == 2 and codes.shape[0] > 1
     codes = codes.T if many else codes.reshape(-1)
@@ -106,9 +106,9 @@ def _decoded(coded: Coded) -> tuple[Seen, bool]:
     top = lambda: tops[codes]
     if not many:
         at = lambda t: row(weights, row(codes, t))
-        return Seen(shape, lambda: weights[codes], top, at, spelled_out), False
+        return StepLikelihoods(shape, lambda: weights[codes], top, at, spelled_out), False
     weight = lax.optimization_barrier(weights[codes])  # else looked up in all that reads it
-    return Seen(shape, lambda: weight, top, lambda t: row(weight, t), spelled_out), True
+    return StepLikelihoods(shape, lambda: weight, top, lambda t: row(weight, t), spelled_out), True
 
 
 def as_rows(values: Any, like: Any, many: bool, lanes: int) -> Any:

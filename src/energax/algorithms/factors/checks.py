@@ -94,7 +94,7 @@ def split(flat: Any, cards: Sequence[int]) -> tuple[Any, ...]:
     return tuple(flat[..., end - card : end] for end, card in zip(ends, cards, strict=True))
 
 
-def fetched(answer: Any) -> Any:
+def to_numpy_unless_traced(answer: Any) -> Any:
     """NumPy's, unless it is being traced: views cost nothing there, and hundreds of slices would be slow."""
     return answer if isinstance(answer, jax.core.Tracer) else np.asarray(answer)
 

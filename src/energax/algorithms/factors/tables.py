@@ -12,10 +12,10 @@ import numpy as np
 
 from ...missing import is_masked, known
 from ..junction.tree import JunctionTree
-from .checks import fetched, split
+from .checks import split, to_numpy_unless_traced
 
 
-class _OnTheirTree:
+class _TreeQueries:
     """What tables are asked, on their tree and by their names."""
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class _OnTheirTree:
         if not self.names:
             return {}, sum(self.logs)
         states, value = self.tree.maximise(self.logs, evidence)
-        states = fetched(states)
+        states = to_numpy_unless_traced(states)
         return {n: states[..., i].astype(jnp.int32) for i, n in enumerate(self.names)}, value
 
     def draw(self, key: Any, n: int, evidence: tuple[Any, ...]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class _OnTheirTree:
         return {name: drawn[..., i].astype(jnp.int32) for i, name in enumerate(self.names)}
 
 
-class Tables(_OnTheirTree, eqx.Module):
+class Tables(_TreeQueries, eqx.Module):
     """log p̃(x) = Σ_f log φ_f(x_f) over named finite variables.
 
     `scopes[f]` are the variables, by position in `names`, of the axes of `logs[f]`. The structure is
@@ -102,7 +102,7 @@ class Tables(_OnTheirTree, eqx.Module):
         return tuple(self.cards[v] for v in kept), scopes
 
 
-class ReadyTables(_OnTheirTree):
+class PackedTables(_TreeQueries):
     """The tables of a whole network, checked and handed over once for all questions in one precision."""
 
     def __init__(self, tables: Tables, tree: JunctionTree):

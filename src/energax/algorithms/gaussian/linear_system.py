@@ -70,11 +70,11 @@ class LinearSystem(eqx.Module):
             free = {n: k for n, k in cards.items() if n not in certain}
             layout = Layout(members, tuple(free), tuple(free.values()))
             if layout.numbers > MOST_NUMBERS:
-                self._refuse(layout)
+                self._check_size(layout)
             found.append(layout)
         return tuple(found)
 
-    def _refuse(self, layout: Layout) -> None:
+    def _check_size(self, layout: Layout) -> None:
         reals = ", ".join(self.names[i] for i in layout.members)
         choices = ", ".join(layout.over)
         raise Intractable(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.linalg import cholesky, solve_lower
-from ..chains.kalman import SmoothedStates, System, completion, squared
+from ..._util.linalg import cholesky, gram, solve_lower
+from ..chains.kalman import SmoothedStates, System, completion
 
 
 class Residuals(NamedTuple):
@@ -139,4 +139,4 @@ def completed(system: System, smoothed: SmoothedStates, x: Any, seen: Any) -> tu
     mean = expected + jnp.einsum("tij,tj->ti", onto, jnp.where(seen, x - expected, 0))
     factor = (s.emission - onto @ s.emission) @ smoothed.factor
     known = seen[:, :, None] | seen[:, None, :]
-    return jnp.where(seen, x, mean), jnp.where(known, 0, squared(factor) + left)
+    return jnp.where(seen, x, mean), jnp.where(known, 0, gram(factor) + left)

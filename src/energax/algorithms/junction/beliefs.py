@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..factors.checks import fetched, split
+from ..factors.checks import split, to_numpy_unless_traced
 from .layout import factor_lists
 from .passes import ragged_sum, sum_to
 
@@ -33,7 +33,7 @@ class Calibrated(eqx.Module):
     @property
     def variables(self) -> tuple[Any, ...]:
         """p(v | evidence) of every variable."""
-        return split(fetched(self.states), self.tree.cards)
+        return split(to_numpy_unless_traced(self.states), self.tree.cards)
 
     @property
     def cliques(self) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...graph import CliqueTree
-from .rooted import Clique, assign, core_of, depth_of, make_pockets, rooted
+from .rooted import Clique, assign, core_of, depth_of, rooted, split_core_cliques
 
 SMALL = 1024  # entries; a clique up to this size is computed together with others
 _OVERHEAD = 8192  # entries whose gathering costs as much as starting one more operation
@@ -126,7 +126,7 @@ def make_plan(
     n_maximal = len(cliques)
     core = core_of(cliques, most)
     home = assign(cliques, cards, scopes, core, most)
-    make_pockets(cliques, core, cards, scopes, home, most)
+    split_core_cliques(cliques, core, cards, scopes, home, most)
     small = tuple(f for f in range(len(scopes)) if f not in cliques[home[f]].large)
     levels, entry, n_beliefs = _levels(cliques, core)
     marginals = _marginal_lists(cliques, cards, entry, n_beliefs)

@@ -160,7 +160,7 @@ def assign(
     return home
 
 
-def make_pockets(
+def split_core_cliques(
     cliques: list[Clique],
     core: set[int],
     cards: Sequence[int],

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ..._util.keys import as_key
 from ...errors import BadInput, Intractable
 from ...graph import Cost, junction_tree, triangulate_scopes
-from ..factors.checks import as_evidence, as_tables, fetched, joined, split
+from ..factors.checks import as_evidence, as_tables, joined, split, to_numpy_unless_traced
 from .beliefs import Calibrated, factor_marginals
 from .layout import SMALL, TreeLayout, make_plan
 from .passes import Packed, best, conditional, downward, pack, ragged_sum, upward
@@ -165,7 +165,7 @@ class JunctionTree:
 
     def states(self, log_tables: Any, log_evidence: Sequence[Any] | None = None) -> tuple[Any, Any]:
         """The same with all marginals end to end in one array."""
-        found = fetched(_marginals(self, *self._inputs(log_tables, log_evidence)))
+        found = to_numpy_unless_traced(_marginals(self, *self._inputs(log_tables, log_evidence)))
         return found[..., 0], found[..., 1:]
 
     def calibrate(self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None) -> Calibrated:

@@ -141,8 +141,8 @@ def plus_plus(key: Any, x: Any, weight: Any, k: int) -> Any:
 
 def _to_one(x: Any, center: Any) -> Any:
     """‖xᵢ − c‖² over the coordinates seen, (n,), with nothing of the size of the table held."""
-    squared = jnp.square(known(x) - center)
-    return jnp.sum(jnp.where(x.observed, squared, 0) if is_masked(x) else squared, 1)
+    gram = jnp.square(known(x) - center)
+    return jnp.sum(jnp.where(x.observed, gram, 0) if is_masked(x) else gram, 1)
 
 
 def nearest_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, Any, Any]:
@@ -193,29 +193,3 @@ def start_centers(start: str, key: Any, x: Any, weight: Any, k: int) -> Any:
         return jnp.where(x.observed[rows], value[rows], mean) if is_masked(x) else value[rows]
     centers = plus_plus(key, x, weight, k)
     return lloyd(centers, x, weight, 1e-4 * variance.mean()) if start == "kmeans" else centers
-
-
-def hard_sums(energy: Any, rows: dict[str, Any], weight: Any) -> Any:
-    """The statistics of an energy when every row belongs to the nearest of its means."""
-
-    def chunk(rows, weight):
-        means = energy.means
-        nearest = nearest_center(rows["x"], means, means.mean(0))
-        chosen = jax.nn.one_hot(nearest, means.shape[0], dtype=weight.dtype)
-        return energy.statistics(rows, chosen * weight[:, None])
-
-    return Batch(rows, weight).sum_chunks(chunk, _CHUNK)
-
-
-def random_sums(energy: Any, key: Any, rows: dict[str, Any], weight: Any) -> Any:
-    """The statistics when every row is shared out among the components by chance."""
-    k = energy.spaces["z"].k
-
-    def chunk(rows, weight):
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(rows["number"])
-        share = jax.vmap(lambda key: jax.random.uniform(key, (k,), weight.dtype))(keys)
-        share = share / share.sum(1, keepdims=True) * weight[:, None]
-        return energy.statistics({n: v for n, v in rows.items() if n != "number"}, share)
-
-    numbered = {**rows, "number": jnp.arange(weight.shape[0], dtype=jnp.int32)}
-    return Batch(numbered, weight).sum_chunks(chunk, _CHUNK)

@@ -81,7 +81,7 @@ class Emission(Energy):
         return jnp.result_type(*leaves)
 
 
-def shares(counts: Any, old: Any) -> Any:
+def normalise(counts: Any, old: Any) -> Any:
     """Counts along the last axis as probabilities; where nothing was counted, those of before."""
     counts = jnp.maximum(counts, 0)
     total = counts.sum(-1, keepdims=True)

@@ -8,12 +8,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ...algorithms.optimise.kmeans import random_sums, start_centers
-from ...batch import mean_of
+from ...algorithms.optimise.kmeans import start_centers
+from ...batch import safe_divide
 from ...errors import BadInput
 from ...missing import is_masked, known
 from ...spaces import Binary, Categorical, Interval, parameter
 from .base import Emission
+from .starts import random_sums
 
 
 class Bernoullis(Emission):
@@ -85,7 +86,7 @@ class Bernoullis(Emission):
         eps = jnp.finfo(self.probs.dtype).eps
         on, seen = statistics["on"] + self.pseudocount, statistics["seen"] + 2 * self.pseudocount
         # Certainty would make one unseen bit impossible, and log 0 of it.
-        probs = jnp.clip(mean_of(on, seen, self.probs), eps, 1 - eps)
+        probs = jnp.clip(safe_divide(on, seen, self.probs), eps, 1 - eps)
         return Bernoullis(probs, self.pseudocount)
 
     def initialise(self, key, data, weight):
@@ -93,8 +94,8 @@ class Bernoullis(Emission):
         weight = weight.astype(self.probs.dtype)
         rows = {"x": data["x"]}
         overall = self.maximise(random_sums(self, key, rows, weight)).probs
-        apart = start_centers("k-means++", key, data["x"], weight, self.probs.shape[0])
-        return Bernoullis((0.25 * apart + 0.75 * overall).astype(self.probs.dtype), self.pseudocount)
+        prevent_fusion = start_centers("k-means++", key, data["x"], weight, self.probs.shape[0])
+        return Bernoullis((0.25 * prevent_fusion + 0.75 * overall).astype(self.probs.dtype), self.pseudocount)
 
     def impute(self, data, posterior):
         """The probability of a one where nothing is known, (n, d)."""

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.xla import apart
-from ...algorithms.optimise.kmeans import random_sums
+from ..._util.xla import prevent_fusion
 from ...errors import BadInput
 from ...missing import is_masked, known
 from ...spaces import Categorical, Simplex, fixed, is_concrete, parameter
-from .base import Emission, shares
+from .base import Emission, normalise
+from .starts import random_sums
 
 
 class Categoricals(Emission):
@@ -50,7 +50,7 @@ class Categoricals(Emission):
 
     def row_energies(self, *, x):
         value = jnp.asarray(known(x)).astype(jnp.int32)
-        table = -jnp.swapaxes(apart(jnp.log, self.probs), -1, -2)  # else taken anew at every look-up
+        table = -jnp.swapaxes(prevent_fusion(jnp.log, self.probs), -1, -2)  # else taken anew at every look-up
         if self.probs.ndim == 2:
             energies = table[value]
             return jnp.where(x.observed[:, None], energies, 0) if is_masked(x) else energies
@@ -88,7 +88,7 @@ class Categoricals(Emission):
         return {"symbols": count(value, seen)}
 
     def maximise(self, statistics, trainable=None):
-        return Categoricals(shares(statistics["symbols"] + self.prior, self.probs), self.prior)
+        return Categoricals(normalise(statistics["symbols"] + self.prior, self.probs), self.prior)
 
     def initialise(self, key, data, weight):
         """Every row shared out by chance."""

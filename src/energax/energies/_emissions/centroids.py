@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algorithms.optimise.kmeans import nearest_center, nearest_sums, squared_distances, start_centers
-from ...energy import Energy, at_temperature
+from ...energy import Energy, is_static_value
 from ...errors import BadInput
-from ...missing import is_masked, known, of_known_label
+from ...missing import is_masked, known, mask_other_labels
 from ...spaces import Categorical, Real
 
 
@@ -69,7 +69,7 @@ class Centroids(Energy):
 
     def log_posterior(self, data):
         found = -self.row_energies(x=data["x"])
-        return of_known_label(found, data["z"]) if "z" in data else found
+        return mask_other_labels(found, data["z"]) if "z" in data else found
 
     def statistics(self, data, posterior):
         """How much of every coordinate each centre saw, and Σ r (x − c)."""
@@ -85,7 +85,7 @@ class Centroids(Energy):
 
     def expected_statistics(self, data, weight, temperature):
         """`statistics` when each row belongs to its nearest centre, and the sum of −min e, in one go."""
-        if "z" in data or not at_temperature(0, temperature):  # a known label is no nearest centre
+        if "z" in data or not is_static_value(0, temperature):  # a known label is no nearest centre
             return None
         count, first, loss = nearest_sums(self.centers, data, weight)
         # One count a column, as rows with missing values have it: either may go on from the other.

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 
 from ..._util.linalg import cholesky, solve_lower
-from ..._util.xla import apart
+from ..._util.xla import prevent_fusion
 from ...algorithms.gaussian.missing import marginal_energies, masked_moments
-from ...batch import mean_of
+from ...batch import safe_divide
 from ...errors import BadInput
 from ...spaces import Positive, PositiveDefinite, parameter
 
@@ -144,7 +144,7 @@ def _squared_distances(x: Any, means: Any, variance: Any = None) -> Any:
     return sum(terms[1:], terms[0])
 
 
-def _require(name: str, shape: tuple, expected: tuple) -> None:
+def _check_shape(name: str, shape: tuple, expected: tuple) -> None:
     if tuple(shape[len(shape) - len(expected) :]) != expected:
         raise BadInput(name, f"shape {tuple(shape)}", f"{expected}, from the means")
 
@@ -164,7 +164,7 @@ class Full(Covariance):
         return cls(jnp.broadcast_to(jnp.eye(d, dtype=dtype), (k, d, d)), floor)
 
     def check(self, k, d):
-        _require("covariance.matrix", self.matrix.shape, (k, d, d))
+        _check_shape("covariance.matrix", self.matrix.shape, (k, d, d))
 
     def n_free(self, k, d):
         return k * d * (d + 1) // 2
@@ -194,7 +194,7 @@ class Full(Covariance):
         return scatter + cross + jnp.swapaxes(cross, 1, 2) + outer
 
     def maximise(self, scatter, count, scale):
-        share = mean_of(scatter, count[:, None, None], self.matrix)
+        share = safe_divide(scatter, count[:, None, None], self.matrix)
         return Full(_ridged(share, scale, self.floor), self.floor)
 
     def dense(self, k, d):
@@ -215,7 +215,7 @@ class Tied(Covariance):
         return cls(jnp.eye(d, dtype=dtype), floor)
 
     def check(self, k, d):
-        _require("covariance.matrix", self.matrix.shape, (d, d))
+        _check_shape("covariance.matrix", self.matrix.shape, (d, d))
 
     def n_free(self, k, d):
         return d * (d + 1) // 2
@@ -262,13 +262,13 @@ class Diagonal(Covariance):
         return cls(jnp.ones((k, d), dtype), floor)
 
     def check(self, k, d):
-        _require("covariance.variance", self.variance.shape, (k, d))
+        _check_shape("covariance.variance", self.variance.shape, (k, d))
 
     def n_free(self, k, d):
         return k * d
 
     def row_energies(self, x, means):
-        squared = apart(lambda means, x, v: _squared_distances(x, means, v), means, x, self.variance)
+        squared = prevent_fusion(lambda means, x, v: _squared_distances(x, means, v), means, x, self.variance)
         constant = 0.5 * jnp.log(self.variance).sum(1) + _half_log_two_pi(x.shape[-1], x.dtype)
         return (0.5 * squared + constant[:, None]).T
 
@@ -282,7 +282,7 @@ class Diagonal(Covariance):
         return scatter + 2 * first * shift + count[:, None] * shift**2
 
     def maximise(self, scatter, count, scale):
-        share = mean_of(scatter, count[:, None], self.variance)
+        share = safe_divide(scatter, count[:, None], self.variance)
         return Diagonal(_floored(share, scale, self.floor), self.floor)
 
     def dense(self, k, d):
@@ -309,7 +309,7 @@ class Spherical(Covariance):
         return cls(jnp.ones(k, dtype), floor)
 
     def check(self, k, d):
-        _require("covariance.variance", self.variance.shape, (k,))
+        _check_shape("covariance.variance", self.variance.shape, (k,))
 
     def n_free(self, k, d):
         return k
@@ -330,7 +330,7 @@ class Spherical(Covariance):
         return scatter + 2 * (first * shift).sum(1) + count * (shift**2).sum(1)
 
     def maximise(self, scatter, count, scale):
-        share = mean_of(scatter / scale.shape[1], count, self.variance)
+        share = safe_divide(scatter / scale.shape[1], count, self.variance)
         return Spherical(_floored(share, scale.mean(1), self.floor), self.floor)
 
     def dense(self, k, d):

@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algorithms.gaussian.missing import expected_rows
-from ...algorithms.optimise.kmeans import START_NAMES, column_moments, hard_sums, random_sums, start_centers
-from ...batch import mean_of
+from ...algorithms.optimise.kmeans import START_NAMES, column_moments, start_centers
+from ...batch import safe_divide
 from ...errors import BadInput
 from ...missing import is_masked, known, mask_of
 from ...spaces import Categorical, Real, declared, is_concrete
 from .base import Emission
 from .covariance import Covariance, Full
 from .normal_prior import NormalPrior
+from .starts import hard_sums, random_sums
 
 
 class Gaussians(Emission):
@@ -54,8 +55,8 @@ class Gaussians(Emission):
         covariance.check(*means.shape)
         for name, leaf in vars(covariance).items():
             space = declared(covariance, name).get("space")
-            if space is not None and is_concrete(leaf) and not np.all(space._legal(np.asarray(leaf))):
-                raise BadInput(f"covariance.{name}", "values that are not legal", space.says())
+            if space is not None and is_concrete(leaf) and not np.all(space._is_valid(np.asarray(leaf))):
+                raise BadInput(f"covariance.{name}", "values that are not legal", space.description())
         if start not in START_NAMES:
             raise BadInput("start", repr(start), f"one of {', '.join(map(repr, START_NAMES))}")
         self.means, self.covariance, self.start, self.prior = means, covariance, start, prior
@@ -101,7 +102,7 @@ class Gaussians(Emission):
             found = self.prior.maximum(self.means, self.covariance, statistics, moves)
             return Gaussians(*found, self.start, self.prior)
         count, first, scatter = statistics["count"], statistics["first"], statistics["scatter"]
-        step = mean_of(first, count[:, None], 0.0)
+        step = safe_divide(first, count[:, None], 0.0)
         if trainable is not None and not trainable.means:
             step = jnp.zeros_like(step)  # the scatter is then about the means that are held
         means = self.means + step

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algorithms.optimise.kmeans import column_moments, nearest_center, start_centers
-from ...batch import mean_of
+from ...batch import safe_divide
 from ...errors import BadInput
 from ...parameters import constrained_maximum, recentred
 from ...spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
-from .base import Emission, shares
-from .covariance import Covariance, _half_log_two_pi, _inverse_factor, _require, _ridged
+from .base import Emission, normalise
+from .covariance import Covariance, _check_shape, _half_log_two_pi, _inverse_factor, _ridged
 
 
 class Mixtures(Emission):
@@ -73,7 +73,7 @@ class Mixtures(Emission):
     def maximise(self, statistics, trainable=None):
         moves = None if trainable is None else trainable.components
         components = constrained_maximum(self.components, statistics["parts"], moves)
-        weights = shares(statistics["weight"] + self.prior, self.weights)
+        weights = normalise(statistics["weight"] + self.prior, self.weights)
         if trainable is not None and not trainable.weights:
             weights = self.weights
         return Mixtures(components, weights, self.prior)
@@ -112,7 +112,7 @@ class TiedWithin(Covariance):
         return cls(jnp.broadcast_to(jnp.eye(d, dtype=dtype), (k, d, d)), floor)
 
     def check(self, k, d):
-        _require("covariance.matrix", self.matrix.shape, (k // self.n_each, d, d))
+        _check_shape("covariance.matrix", self.matrix.shape, (k // self.n_each, d, d))
 
     def n_free(self, k, d):
         return self.matrix.shape[0] * d * (d + 1) // 2
@@ -141,8 +141,8 @@ class TiedWithin(Covariance):
 
     def maximise(self, scatter, count, scale):
         total = self._within(count)
-        scale = mean_of(self._within(count[:, None] * scale), total[:, None], 0.0)
-        share = mean_of(scatter, total[:, None, None], self.matrix)
+        scale = safe_divide(self._within(count[:, None] * scale), total[:, None], 0.0)
+        share = safe_divide(scatter, total[:, None, None], self.matrix)
         return TiedWithin(_ridged(share, scale, self.floor), self.floor, self.n_each)
 
     def dense(self, k, d):

@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 
-from ...batch import nobody
+from ...batch import count_epsilon
 from ...spaces import fixed
 
 
@@ -36,7 +36,7 @@ class NormalPrior(eqx.Module):
     def maximum(self, means: Any, covariance: Any, statistics: Any, means_move: bool) -> tuple[Any, Any]:
         """(new means, new covariance) from statistics that are centred at `means`."""
         count, first = statistics["count"], statistics["first"]
-        eps = nobody(count)
+        eps = count_epsilon(count)
         weight = jnp.broadcast_to(jnp.asarray(self.weight, count.dtype), count.shape)
         toward = jnp.asarray(self.mean, means.dtype) - means
         step = (first + weight[:, None] * toward) / (count + weight + eps)[:, None]

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
-from ...algorithms.optimise.kmeans import random_sums, start_centers
-from ...batch import mean_of
+from ...algorithms.optimise.kmeans import start_centers
+from ...batch import safe_divide
 from ...errors import BadInput
 from ...missing import is_masked, known
 from ...spaces import Categorical, Count, Positive, fixed, is_concrete, parameter
 from .base import Emission
+from .starts import random_sums
 
 
 class Poissons(Emission):
@@ -81,7 +82,7 @@ class Poissons(Emission):
     def maximise(self, statistics, trainable=None):
         tiny = jnp.finfo(self.rates.dtype).eps
         events, seen = statistics["events"] + self.prior_count, statistics["seen"] + self.prior_weight
-        rates = mean_of(events, seen, self.rates)
+        rates = safe_divide(events, seen, self.rates)
         # None is zero: log 0 of one unseen event.
         return Poissons(jnp.maximum(rates, tiny), self.prior_count, self.prior_weight)
 
@@ -90,8 +91,8 @@ class Poissons(Emission):
         weight = weight.astype(self.rates.dtype)
         x = jax.tree.map(lambda a: a if a.dtype == bool else a.astype(self.rates.dtype), data["x"])
         overall = self.maximise(random_sums(self, key, {"x": x}, weight)).rates
-        apart = start_centers("k-means++", key, x, weight, self.rates.shape[0])
-        rates = 0.5 * apart.astype(self.rates.dtype) + 0.5 * overall
+        prevent_fusion = start_centers("k-means++", key, x, weight, self.rates.shape[0])
+        rates = 0.5 * prevent_fusion.astype(self.rates.dtype) + 0.5 * overall
         return Poissons(rates, self.prior_count, self.prior_weight)
 
     def impute(self, data, posterior):

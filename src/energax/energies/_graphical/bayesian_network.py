@@ -12,14 +12,14 @@ import numpy as np
 
 from ...algorithms.factors.model import find_cycle, wrong_row
 from ...algorithms.factors.tables import Tables
+from ...algorithms.gaussian.conditional import Mixed, draw, log_evidence
 from ...algorithms.gaussian.linear_system import LinearSystem
 from ...energy import Energy
 from ...errors import BadInput, Unsuitable
 from ...graph import TableModel
-from ...infer._graphical.conditional_gaussian import ConditionalGaussian, Mixed, draws, log_evidence
-from ...parameters import in_its_precision
+from ...parameters import with_energy_precision
 from ...spaces import Categorical, Simplex, fixed, is_concrete, parameter
-from .factor_graph import Network, as_labels, held, plain_tables
+from .factor_graph import Network, as_array, as_labels, plain_tables
 from .linear_gaussian import Constant, LinearGaussian
 from .statistics import centres, expected_families
 
@@ -42,7 +42,7 @@ class ConditionalTable(Energy):
 
     def __init__(self, child: str, parents: Iterable[str], table: Any, states: Iterable[Any] | None = None):
         self.child, self.parents = str(child), tuple(map(str, parents))
-        self.table = held(table)
+        self.table = as_array(table)
         over = (*self.parents, self.child)
         self.states = (None,) * len(over) if states is None else tuple(map(as_labels, states))
         shape = self.table.shape
@@ -64,7 +64,7 @@ class ConditionalTable(Energy):
         return (*self.parents, self.child)
 
     @property
-    @in_its_precision
+    @with_energy_precision
     def log_table(self):
         return jnp.log(self.table)
 
@@ -73,7 +73,7 @@ class ConditionalTable(Energy):
         each = zip(self.names, self.table.shape, self.states, strict=True)
         return {name: Categorical(k, labels=labels) for name, k, labels in each}
 
-    @in_its_precision
+    @with_energy_precision
     def __call__(self, **values):
         return -jnp.log(self.table[tuple(values[name] for name in self.names)])
 
@@ -221,9 +221,9 @@ class BayesianNetwork(Network):
         return Mixed(tables, system, {n.child: n.value for n in self.nodes if isinstance(n, Constant)})
 
     def inference(self, task):
-        return ConditionalGaussian() if self.has_reals else super().inference(task)
+        return "ConditionalGaussian" if self.has_reals else super().inference(task)
 
-    @in_its_precision
+    @with_energy_precision
     def free_energy(self, **given):
         return -log_evidence(self.mixed(), given) if self.has_reals else super().free_energy(**given)
 
@@ -243,15 +243,15 @@ class BayesianNetwork(Network):
         graph.add_edges_from((parent, node.child) for node in self.nodes for parent in node.names[:-1])
         return graph
 
-    @in_its_precision
+    @with_energy_precision
     def log_partition(self):
         return jnp.zeros((), jnp.result_type(*jax.tree.leaves(self.nodes)))
 
-    @in_its_precision
+    @with_energy_precision
     def draw(self, key, **given):
         """Ancestral where nothing is given: causes first."""
         if given and self.has_reals:
-            return {name: value[0] for name, value in draws(given, key, self, 1).items()}
+            return {name: value[0] for name, value in draw(self.mixed(), given, key, 1).items()}
         if given:
             return super().draw(key, **given)
         drawn: dict[str, Any] = {}
@@ -268,7 +268,7 @@ class BayesianNetwork(Network):
 
     # -- causes ------------------------------------------------------------------------------------
 
-    @in_its_precision
+    @with_energy_precision
     def do(self, **values: Any) -> BayesianNetwork:
         """The network after an intervention: these variables are set, whatever their parents say.
 
@@ -336,7 +336,7 @@ class BayesianNetwork(Network):
         each = zip(self.nodes, statistics, strict=True)
         return tuple(n.recentred(s, old, new) if isinstance(n, LinearGaussian) else s for n, s in each)
 
-    @in_its_precision
+    @with_energy_precision
     def initialise(self, key, data, weight):
         """Every row of every table drawn evenly from the simplex, so that restarts differ."""
         nodes = []

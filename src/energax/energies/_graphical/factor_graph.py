@@ -19,9 +19,8 @@ from ...energy import Energy
 from ...errors import BadInput
 from ...finite import Assignments, table
 from ...graph import TableModel
-from ...infer._graphical.message_passing import MESSAGE_PASSING
 from ...missing import is_masked
-from ...parameters import in_its_precision
+from ...parameters import with_energy_precision
 from ...spaces import Categorical, Space, is_concrete
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Factor(Energy):
             raise BadInput("values", "both or neither of values and log_table", "one of them")
         if log_table is None:
             log_table = log_of(values, f"the table over ({', '.join(self.names)})")
-        self.log_table = held(log_table)
+        self.log_table = as_array(log_table)
         shape = self.log_table.shape
         if len(shape) != len(self.names) or len(set(self.names)) != len(self.names):
             found = f"shape {shape} for ({', '.join(self.names)})"
@@ -67,7 +66,7 @@ class Factor(Energy):
         each = zip(self.names, self.log_table.shape, self.states, strict=True)
         return {name: Categorical(k, labels=labels) for name, k, labels in each}
 
-    @in_its_precision
+    @with_energy_precision
     def __call__(self, **values):
         return -self.log_table[tuple(values[name] for name in self.names)]
 
@@ -76,7 +75,7 @@ def as_labels(states: Any) -> tuple[str, ...] | None:
     return None if states is None else tuple(map(str, states))
 
 
-def held(values: Any) -> jax.Array:
+def as_array(values: Any) -> jax.Array:
     """An array of the precision that it came in: tables of 64 bits stay so wherever they were made."""
     if isinstance(values, jax.Array):
         return values
@@ -140,14 +139,14 @@ class Network(Energy):
                     raise BadInput(name, f"both {before!r} and {space!r}", "one space for one variable")
         return out
 
-    @in_its_precision
+    @with_energy_precision
     def __call__(self, **values):
         if any(map(is_masked, values.values())):
             return self.free_energy(**values)
         each = (part(**{name: values[name] for name in part.spaces}) for part in self.parts)
         return functools.reduce(jnp.add, each)
 
-    @in_its_precision
+    @with_energy_precision
     def tables(self) -> Tables:
         """The same energy as tables of logs."""
         spaces = self.spaces
@@ -157,19 +156,19 @@ class Network(Energy):
         return Tables(names, cards, scopes, tuple(map(_log_table, self.parts)))
 
     def inference(self, task):
-        return MESSAGE_PASSING
+        return "MessagePassing"
 
-    @in_its_precision
+    @with_energy_precision
     def free_energy(self, **given):
         rest, evidence = self.tables().given(given)
         return -rest.log_partition(evidence)
 
-    @in_its_precision
+    @with_energy_precision
     def log_partition(self):
         tables, evidence = self.tables().given({})
         return tables.log_partition(evidence)
 
-    @in_its_precision
+    @with_energy_precision
     def draw(self, key, **given):
         rest, evidence = self.tables().given(given)
         return {name: values[0] for name, values in rest.draw(key, 1, evidence).items()}

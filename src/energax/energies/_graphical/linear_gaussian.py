@@ -14,9 +14,9 @@ from ..._util.linalg import cholesky, solve_lower
 from ...energy import Energy
 from ...errors import BadInput
 from ...missing import known, mask_of
-from ...parameters import in_its_precision
+from ...parameters import with_energy_precision
 from ...spaces import Categorical, Positive, Real, fixed, is_concrete, parameter
-from .factor_graph import held
+from .factor_graph import as_array
 
 
 class LinearGaussian(Energy):
@@ -102,7 +102,7 @@ class LinearGaussian(Energy):
             mean = mean + self.weights[(*at, j)] * values[name]
         return mean, self.variance[at]
 
-    @in_its_precision
+    @with_energy_precision
     def __call__(self, **values):
         mean, variance = self.line(values)
         return 0.5 * (jnp.log(2 * jnp.pi * variance) + (values[self.child] - mean) ** 2 / variance)
@@ -211,7 +211,7 @@ class Constant(Energy):
     def spaces(self):
         return {self.child: Real()}
 
-    @in_its_precision
+    @with_energy_precision
     def __call__(self, **values):
         # In single precision, so that 1.7 is 1.7 however it came.
         seen = jnp.asarray(values[self.child]).astype(jnp.float32)
@@ -236,7 +236,7 @@ def _real(values: Any, dtype: Any = None) -> jax.Array:
         values = np.asarray(values)
         if values.dtype.kind not in "biuf":
             raise BadInput("LinearGaussian", f"dtype {values.dtype}", "real numbers")
-        return held(values.astype(float if dtype is None else dtype))
+        return as_array(values.astype(float if dtype is None else dtype))
     return values.astype(dtype)
 
 
@@ -244,7 +244,7 @@ def _wide(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     if array.shape == shape:
         return array
     return (
-        held(np.broadcast_to(np.asarray(array), shape))
+        as_array(np.broadcast_to(np.asarray(array), shape))
         if is_concrete(array)
         else jnp.broadcast_to(array, shape)
     )

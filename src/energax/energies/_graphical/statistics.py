@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from ...algorithms.gaussian.conditional import Mixed, best, read
 from ...algorithms.gaussian.linear_system import GaussianBlock
-from ...energy import at_temperature
-from ...infer._graphical.conditional_gaussian import Mixed, best, read
+from ...energy import is_static_value
 from ...missing import is_masked
 from .linear_gaussian import LinearGaussian
 
@@ -39,7 +39,7 @@ def expected_families(network: BayesianNetwork, rows: Any, temperature: Any) -> 
     """
     mixed = network.mixed()
     about = centres(network, network.causes_first())
-    cold = at_temperature(0, temperature)
+    cold = is_static_value(0, temperature)
 
     def one(row):
         if cold:

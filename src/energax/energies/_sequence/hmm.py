@@ -9,18 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.xla import apart
+from ..._util.xla import prevent_fusion
 from ...algorithms.chains import hmm as recursions
 from ...algorithms.chains import markov as structure
 from ...algorithms.chains.observations import Coded, tempered
-from ...energy import Energy, at_temperature
+from ...energy import Energy, is_static_value
 from ...errors import BadInput, Unsuitable
-from ...infer._sequence.forward_backward import ForwardBackward
 from ...missing import Masked, is_masked, known, mask_of
 from ...parameters import constrained_maximum, has_m_step, recentred
 from ...samplers import draw_rest
 from ...spaces import Categorical, Sequence, Simplex, fixed, is_concrete, parameter
-from .._emissions.base import shares
+from .._emissions.base import normalise
 from .hmm_paths import Paths
 
 
@@ -112,7 +111,7 @@ class HiddenChain(Energy):
 
     def inference(self, task):
         """The family's method: message passing along the chain."""
-        return ForwardBackward() if task != "log_partition" else None
+        return "ForwardBackward" if task != "log_partition" else None
 
     # -- what the recursions take --------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class HiddenChain(Energy):
         if x is not None:
             n, steps = np.shape(known(x))[:2]
             # Step by step, as the recursions go: to turn it is then to turn small tables.
-            energies = apart(lambda _, rows: self._row_energies(rows), self.transition, _by_time(x))
+            energies = prevent_fusion(lambda _, rows: self._row_energies(rows), self.transition, _by_time(x))
             total = -energies.reshape(steps, n, k).swapaxes(0, 1)
         if z is not None:
             here = jnp.asarray(known(z))[..., None] == jnp.arange(k)
@@ -256,7 +255,7 @@ class HiddenChain(Energy):
 
     def expected_statistics(self, rows, weight, temperature):
         """Sums over rows that count so much, and of their log p(x): all transitions by one product."""
-        if at_temperature(0, temperature):
+        if is_static_value(0, temperature):
             return None
         posterior, objective = self.expectations(rows, temperature, weight.astype(self.transition.dtype))
         return self.statistics(rows, posterior), jnp.sum(weight * jnp.where(weight > 0, objective, 0))
@@ -270,9 +269,9 @@ class HiddenChain(Energy):
         lengths = self.steps_seen(rows)
         log_initial, log_transition = self.logs()
         given = {k: v for k, v in rows.items() if k in ("x", "z")}
-        if at_temperature(0, temperature):
+        if is_static_value(0, temperature):
             return self._best(log_initial, log_transition, self.log_likelihoods(**given), lengths)
-        if at_temperature(1, temperature):
+        if is_static_value(1, temperature):
             parts = log_initial, log_transition, self.seen(**given)
         else:
             likelihood = self.log_likelihoods(**given)
@@ -360,7 +359,7 @@ def _at(module: Any, name: str) -> Any:
 
 def _kept_zeros(counts: Any, old: Any) -> Any:
     """Shares of counts; a probability that was zero stays so: left-right and other structure is kept."""
-    return shares(jnp.where(old == 0, 0, counts), old)
+    return normalise(jnp.where(old == 0, 0, counts), old)
 
 
 def _check_prior(name: str, prior: Any, shape: tuple[int, ...]) -> None:

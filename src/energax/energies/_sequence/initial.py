@@ -12,7 +12,7 @@ _DIFFUSE = 1e6  # times the mean square of the data
 def linear_start(
     sequences: list[np.ndarray], k: int, given: dict[str, Any], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """All eight parameters of a `LinearChain` with `k` states, those in `given` as they are.
+    """All eight parameters of a `LinearGaussianSSM` with `k` states, those in `given` as they are.
 
     The emission begins at the principal directions of the data, with states of variance one; the
     transition at the regression of their projections on those a step before; noise at what is left.

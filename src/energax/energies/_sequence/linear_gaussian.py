@@ -9,60 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.linalg import cholesky, solve_lower
+from ..._util.linalg import cholesky, semidefinite_factor, solve_lower
 from ...algorithms.chains import kalman as kalman
 from ...algorithms.chains.kalman_parallel import parallel_filter, parallel_smoother
 from ...algorithms.gaussian import ssm_moments as moments
-from ...energy import Energy, at_temperature
+from ...energy import Energy, is_static_value
 from ...errors import BadInput, Unsuitable
-from ...infer._sequence.kalman import Kalman
 from ...missing import is_masked, known, mask_of
-from ...spaces import PositiveDefinite, Real, Sequence, Space, is_concrete, parameter
+from ...spaces import PositiveDefinite, Real, Semidefinite, Sequence, Space, is_concrete, parameter
 
 _COVARIANCES = ("initial_covariance", "transition_covariance", "emission_covariance")
 
 
-class Semidefinite(Space):
-    """Symmetric d × d matrices with eigenvalues ≥ 0: LLᵀ for any lower triangular L."""
-
-    event_ndim = 2
-
-    @property
-    def bijection(self):
-        return _Square()
-
-    def _legal(self, array):
-        finite = np.isfinite(array).all()
-        symmetric = finite and np.allclose(array, np.swapaxes(array, -1, -2), rtol=1e-4, atol=1e-6)
-        if not symmetric:
-            return np.zeros(array.shape, bool)
-        values = np.linalg.eigvalsh(array)
-        least = -1e-5 * np.abs(values).max(-1, initial=0)
-        return np.full(array.shape, bool((values.min(-1) >= least).all()))
-
-    def says(self):
-        return "symmetric matrices without negative eigenvalues"
-
-
-class _Square:
-    """L ↦ LLᵀ: a noise of zero is a point like any other, and stays where it is."""
-
-    def __call__(self, u):
-        return kalman.squared(jnp.tril(u))
-
-    def inv(self, y):
-        return jnp.vectorize(kalman.semidefinite_factor, signature="(n,n)->(n,n)")(y)
-
-    def log_abs_det_jacobian(self, u, y):
-        d = u.shape[-1]
-        powers = jnp.arange(d, 0, -1, dtype=u.dtype)
-        return d * jnp.log(jnp.asarray(2, u.dtype)) + powers @ jnp.log(jnp.abs(jnp.diagonal(u)))
-
-    def inverse_shape(self, shape):
-        return shape
-
-
-class LinearChain(Energy):
+class LinearGaussianSSM(Energy):
     """e(x, z) = −log p(z₁) − Σ log p(z_t | z_{t−1}) − Σ log p(x_t | z_t), all of them normal; log Z = 0.
 
     z₁ ~ N(m, P), z_t = A z_{t−1} + b + N(0, Q), x_t = C z_t + d + N(0, R). So F(x) = −log p(x), the
@@ -90,7 +49,7 @@ class LinearChain(Energy):
     Kalman (1960), A new approach to linear filtering and prediction problems; Roweis and Ghahramani
     (1999), A unifying review of linear Gaussian models.
 
-    >>> walk = LinearChain([[1.0]], [[1.0]], [[0.5]], [[2.0]])
+    >>> walk = LinearGaussianSSM([[1.0]], [[1.0]], [[0.5]], [[2.0]])
     >>> x = jnp.array([[0.0], [1.0], [3.0]])
     >>> walk.free_energy(x=x)                                # −log p(x)
     Array(5.69..., dtype=float32)
@@ -158,7 +117,7 @@ class LinearChain(Energy):
     def system(self) -> kalman.System:
         """The parameters as the recursions take them."""
         P, Q, R = (self._covariance(name) for name in _COVARIANCES)
-        factor = kalman.semidefinite_factor
+        factor = semidefinite_factor
         moves = (self.transition, self.transition_offset, factor(Q))
         return kalman.System(self.initial_mean, factor(P), *moves, self.emission, self.emission_offset, R)
 
@@ -220,7 +179,7 @@ class LinearChain(Energy):
 
     def inference(self, task):
         """The family's standard method."""
-        return Kalman() if task in Kalman.tasks else None
+        return "Kalman"
 
     def argmin(self, *, x=None, z=None):
         """A normal distribution is highest at its mean."""
@@ -236,7 +195,7 @@ class LinearChain(Energy):
 
         if name != "x" or set(given) != {"z"}:
             raise Unsuitable(
-                f"LinearChain knows p(x | z) as a distribution, not p({name} | {', '.join(given)})."
+                f"LinearGaussianSSM knows p(x | z) as a distribution, not p({name} | {', '.join(given)})."
             )
         factor = cholesky(self._covariance("emission_covariance")[None])[0]
         mean = jnp.asarray(given["z"]) @ self.emission.T + self.emission_offset
@@ -275,9 +234,9 @@ class LinearChain(Energy):
 
     def expectations(self, rows, temperature=1.0):
         """(moments, log p(x)) of every row: all that the M-step needs of the posterior of z."""
-        if not at_temperature(1, temperature):
+        if not is_static_value(1, temperature):
             raise Unsuitable(
-                "EM of a LinearChain is exact at temperature 1, and knows no other. Leave it out."
+                "EM of a LinearGaussianSSM is exact at temperature 1, and knows no other. Leave it out."
             )
         system = self.system
 
@@ -375,13 +334,13 @@ def _check_covariance(name: str, value: Any, diagonal: bool) -> None:
         return
     array = np.asarray(value, np.float64)
     space: Space = PositiveDefinite() if name == "emission_covariance" else Semidefinite()
-    if not np.all(space._legal(array)):
+    if not np.all(space._is_valid(array)):
         found = "a matrix that is not symmetric"
         if np.allclose(array, array.T, rtol=1e-4, atol=1e-6):
             found = f"a matrix with the eigenvalue {np.linalg.eigvalsh(array)[0]:.3g}"
         remedy = ""
         if isinstance(space, PositiveDefinite):
             remedy = "What is seen without noise has no density here: give it a small variance."
-        raise BadInput(name, found, space.says(), remedy)
+        raise BadInput(name, found, space.description(), remedy)
     if diagonal and np.any(array != np.diag(np.diag(array))):
         raise BadInput(name, "numbers off the diagonal", "a diagonal matrix, as `diagonal` says")

@@ -41,7 +41,7 @@ def class_weights(
     return found
 
 
-def refuse_balanced(class_weight: Any) -> None:
+def check_not_balanced(class_weight: Any) -> None:
     """A pass sees some rows, and what is balanced is known of all."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         raise BadInput(

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import BadInput, need_number, need_whole
+from ...errors import BadInput, check_number, check_whole_number
 from ...spaces import fixed
 
 ACTIVATIONS = {
@@ -126,8 +126,8 @@ def early_stopping_options(recipe: Any, n_rows: int) -> dict[str, Any]:
     """
     share, patience = recipe.validation_fraction, recipe.n_iter_no_change
     between = "a number strictly between 0 and 1"
-    need_number("validation_fraction", share, lambda share: 0 < share < 1, between, "Try 0.1.")
-    need_whole("n_iter_no_change", patience)
+    check_number("validation_fraction", share, lambda share: 0 < share < 1, between, "Try 0.1.")
+    check_whole_number("n_iter_no_change", patience)
     if not recipe.early_stopping:
         return {}
     held = held_out_rows(share, n_rows)

@@ -15,7 +15,7 @@ from .._base import bucketed, padded
 _PIECE = 2**15
 
 
-def by_pieces(function: Callable[..., Any], energy: Any, data: dict[str, Any]) -> Any:
+def map_chunks(function: Callable[..., Any], energy: Any, data: dict[str, Any]) -> Any:
     """`function(energy, rows)` over rows; memory is bounded, and all large tables share one program."""
     n = len(jax.tree.leaves(data)[0])
     if n <= _PIECE:
@@ -40,7 +40,7 @@ def evidence(energy: Any, rows: dict[str, Any]) -> Any:
 
 
 @eqx.filter_jit
-def shares(energy: Any, rows: dict[str, Any], temperature: Any = 1.0) -> Any:
+def responsibilities(energy: Any, rows: dict[str, Any], temperature: Any = 1.0) -> Any:
     """p(z | x), (n, k)."""
     return jax.nn.softmax(energy.log_posterior(_on_device(rows)) / temperature, axis=1)
 

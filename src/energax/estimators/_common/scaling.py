@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import BadInput
-from .._base import Recipe
+from .._base import EnergyEstimator
 
 _ROWS_AT_ONCE = 1 << 14
 
 
-class Standardised(Recipe):
+class Standardised(EnergyEstimator):
     """A recipe whose energy is over u = (x − mean_) / scale_, in its `dtype`.
 
     Networks compute in float32 as a rule, which cannot tell two time stamps of the same day apart;

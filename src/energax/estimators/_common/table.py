@@ -18,10 +18,10 @@ def with_mask(X: np.ndarray) -> Any:
     return Masked.from_nan(X) if any_nan(X) else X
 
 
-def rows_that_count(*columns: Any, weight: np.ndarray | None) -> tuple[Any, ...]:
+def drop_zero_weight(*columns: Any, weight: np.ndarray | None) -> tuple[Any, ...]:
     """(*columns, weight) without the rows of weight 0, which are as if they were not there.
 
-    >>> rows_that_count(np.array([5, 6, 7]), weight=np.array([1.0, 0.0, 2.0]))
+    >>> drop_zero_weight(np.array([5, 6, 7]), weight=np.array([1.0, 0.0, 2.0]))
     (array([5, 7]), array([1., 2.]))
     """
     if weight is None or weight.all():
@@ -30,7 +30,7 @@ def rows_that_count(*columns: Any, weight: np.ndarray | None) -> tuple[Any, ...]
     return *(column[kept] for column in columns), weight[kept]
 
 
-def known_somewhere(x: Any) -> Any:
+def check_no_empty_column(x: Any) -> Any:
     """x as `with_mask` made it, if some value is known in every column."""
     if is_masked(x) and not (known := x.observed.any(0)).all():
         column = int(np.argmin(known))

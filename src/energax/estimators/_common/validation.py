@@ -34,7 +34,7 @@ _REMEDIES = {
 }
 
 
-def whole_or_not_at_all(method: Callable[..., Any]) -> Callable[..., Any]:
+def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
     """`fit` or `partial_fit` that, refused or diverged, leaves what was learned before as it was."""
 
     @functools.wraps(method)
@@ -59,7 +59,7 @@ class NotFitted(errors.NotFitted, _SklearnNotFitted):
 
 
 @contextlib.contextmanager
-def at_the_door(argument: str, expected: str) -> Iterator[None]:
+def translate_sklearn_errors(argument: str, expected: str) -> Iterator[None]:
     """scikit-learn's refusals as ours: the argument, what was found, what was expected, what to do."""
     try:
         yield

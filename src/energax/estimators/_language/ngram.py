@@ -10,10 +10,10 @@ import numpy as np
 from ..._util.keys import numpy_generator
 from ...energies._language.ngram import NGram
 from ...energies._language.ngram_smoothing import AddK, Katz, KneserNey, Smoothing
-from ...errors import BadInput, need_whole
+from ...errors import BadInput, check_whole_number
 from ...estimate import Estimate
 from ...vocabulary import Vocabulary
-from .._base import Recipe, at_the_door
+from .._base import EnergyEstimator, translate_sklearn_errors
 
 _SMOOTHINGS: dict[str, Callable[[], Smoothing]] = {
     "kneser-ney": KneserNey,
@@ -26,7 +26,7 @@ _TOKENS: dict[str, Callable[[str], list[str]]] = {"words": str.split, "character
 _EXPECTED = "a list of sentences, each a string or a list of words, and none of them empty"
 
 
-class NGramModel(Recipe):
+class NGramModel(EnergyEstimator):
     """p(text) = Π p(word | the `order` − 1 words before it), by smoothed counts.
 
     A sentence is a string, cut at white space (or into characters), or a list of words. Each
@@ -159,7 +159,7 @@ class NGramModel(Recipe):
         """
         self._check_fitted()
         for name, value in (("n_samples", n_samples), ("max_length", max_length)):
-            need_whole(name, value)
+            check_whole_number(name, value)
         rng, history = numpy_generator(self._key(2)), self._history(context)
         options: dict[str, Any] = {"history": history, "end": self.vocabulary_.end_id, "most": max_length}
         drawn = [self.energy_.generate(rng, **options) for _ in range(n_samples)]
@@ -223,7 +223,7 @@ class NGramModel(Recipe):
     def _sentence_weight(self, sample_weight: Any, n: int) -> np.ndarray | None:
         if sample_weight is None:
             return None
-        with at_the_door("sample_weight", "one number for each sentence"):
+        with translate_sklearn_errors("sample_weight", "one number for each sentence"):
             weight = np.asarray(sample_weight, np.float64)
         return self._check_weight(weight, np.zeros((n, 1)))
 

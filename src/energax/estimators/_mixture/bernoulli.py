@@ -7,9 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ...compose import Mixture
 from ...energies import Bernoullis
 from ...errors import BadInput
+from ...mixture import Mixture
 from .._common.table import with_mask, zeros_and_ones
 from .gaussian import MixtureRecipe
 

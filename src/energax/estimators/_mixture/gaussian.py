@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...compose import Mixture
 from ...energies import Diagonal, Full, Gaussians, Spherical, Tied
-from ...errors import BadInput, need_number
+from ...errors import BadInput, check_number
 from ...learn import EM, Descent, Objective
 from ...missing import any_nan, is_masked
+from ...mixture import Mixture
 from ...spaces import PositiveDefinite
 from .._base import Density, bucket
-from .._common.predict import by_pieces, evidence, imputed, joint, shares
-from .._common.table import known_somewhere
+from .._common.predict import evidence, imputed, joint, map_chunks, responsibilities
+from .._common.table import check_no_empty_column
 
 _COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
 _STARTS = ("kmeans", "k-means++", "random", "random_from_data")
@@ -41,7 +41,7 @@ class MixtureRecipe(Density):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn by EM from `n_init` starts side by side; the best is kept. NaN marks what is not known."""
-        X, data, weight = self._at_the_door(X, sample_weight, reset=True)
+        X, data, weight = self._validate_input(X, sample_weight, reset=True)
         self.n_batches_seen_ = 0
         with self._precision():
             start, initialise, n_init = self._start(X, data, weight)
@@ -65,7 +65,7 @@ class MixtureRecipe(Density):
         Cappé and Moulines (2009), On-line expectation-maximization for latent data models.
         """
         first = not hasattr(self, "energy_")
-        X, data, weight = self._at_the_door(X, sample_weight, reset=first)
+        X, data, weight = self._validate_input(X, sample_weight, reset=first)
         with self._precision():
             start, initialise, _ = self._start(X, data, weight) if first else (self.energy_, False, 1)
             learner = self._em(data, decay=_FORGETTING)
@@ -92,7 +92,7 @@ class MixtureRecipe(Density):
         """`fit`, then the component of every row."""
         return self.fit(X, y, sample_weight).predict(X)
 
-    def _at_the_door(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
+    def _validate_input(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
         self._check_parameters()
         X = self._check_X(X, reset=reset)
         X, weight = self._counted(X, sample_weight)
@@ -104,13 +104,13 @@ class MixtureRecipe(Density):
                 "Ask for fewer components.",
             )
         data = self._given(X)
-        known_somewhere(data["x"])
+        check_no_empty_column(data["x"])
         return X, data, weight
 
     def _check_parameters(self) -> None:
         self._check_counts("n_components", "max_iter", "n_init")
         for name in ("tol", *self._not_negative):
-            need_number(name, getattr(self, name))
+            check_number(name, getattr(self, name))
 
     def _em(self, data: Any, **options: Any) -> Any:
         if self.learner is None:
@@ -146,7 +146,7 @@ class MixtureRecipe(Density):
         self._check_fitted()
         X = self._check_X(X, reset=False)
         with self._precision():
-            return by_pieces(question, self.energy_, self._given(X))
+            return map_chunks(question, self.energy_, self._given(X))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of every row."""
@@ -154,7 +154,7 @@ class MixtureRecipe(Density):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(z | x), (n, n_components)."""
-        return self._ask(shares, X)
+        return self._ask(responsibilities, X)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(x) of every row, over the coordinates that are known."""
@@ -321,7 +321,7 @@ class GaussianMixture(MixtureRecipe):
                 "precisions_init", f"shape {found.shape}", f"{leaf.shape} for {self.covariance_type!r}"
             )
         if name == "matrix":
-            if not PositiveDefinite(d)._legal(found).all():
+            if not PositiveDefinite(d)._is_valid(found).all():
                 raise BadInput(
                     "precisions_init",
                     "a matrix that is not symmetric, or not positive definite",

@@ -12,11 +12,11 @@ from sklearn.utils.validation import _num_samples
 
 from ...energies import Centroids
 from ...energies._emissions.centroids import single_moves
-from ...errors import BadInput, need_number
+from ...errors import BadInput, check_number
 from ...learn import EM
-from .._base import ConvergenceWarning, Recipe, at_the_door, with_mask
-from .._common.predict import by_pieces, joint, nearest, shares
-from .._common.table import known_somewhere
+from .._base import ConvergenceWarning, EnergyEstimator, translate_sklearn_errors, with_mask
+from .._common.predict import joint, map_chunks, nearest, responsibilities
+from .._common.table import check_no_empty_column
 
 _STARTS = {"k-means++": "k-means++", "random": "random_from_data"}
 _FORGETTING = 0.7
@@ -25,7 +25,7 @@ _MOST_SCORES = 2**24
 _CHUNK = 8000  # rows at a time: enough for two threads; no power of two, whose multiples share cache lines
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Recipe):
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, EnergyEstimator):
     """min Σ_i min_z ‖x_i − c_z‖², by hard EM; scikit-learn's names, and NaN, minibatches and a temperature.
 
     Args:
@@ -78,7 +78,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the centres from `n_init` starts side by side; the best is kept."""
         rows = X
-        X, data, weight = self._at_the_door(X, sample_weight, reset=True)
+        X, data, weight = self._validate_input(X, sample_weight, reset=True)
         self.n_batches_seen_ = 0
         with self._precision():
             energy, initialise, n_init = self._start(X)
@@ -120,7 +120,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         A call weighs by its rows, and old rows are forgotten slowly.
         """
         first = not hasattr(self, "energy_")
-        X, data, weight = self._at_the_door(X, sample_weight, reset=first)
+        X, data, weight = self._validate_input(X, sample_weight, reset=first)
         with self._precision():
             energy, initialise, _ = self._start(X) if first else (self.energy_, False, 1)
             learner = self._em(X, decay=_FORGETTING)
@@ -133,14 +133,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
 
     # -- the door --------------------------------------------------------------------------
 
-    def _at_the_door(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
+    def _validate_input(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
         self._check_counts("n_clusters", "max_iter")
         if self.n_init != "auto":
             self._check_counts("n_init")
         if self.algorithm not in ("lloyd", "elkan"):
             raise BadInput("algorithm", repr(self.algorithm), "'lloyd' or 'elkan'")
         for name in ("tol", "temperature"):
-            need_number(name, getattr(self, name))
+            check_number(name, getattr(self, name))
         X = self._check_X(X, reset=reset)
         X, weight = self._counted(X, sample_weight)
         if reset and len(X) < self.n_clusters:
@@ -150,7 +150,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
                 f"n_samples >= n_clusters = {self.n_clusters}",
                 "Ask for fewer clusters.",
             )
-        return X, {"x": known_somewhere(with_mask(X))}, weight
+        return X, {"x": check_no_empty_column(with_mask(X))}, weight
 
     def _start(self, X: np.ndarray) -> tuple[Centroids, bool, int]:
         """(energy, whether to initialise it, starts)."""
@@ -162,7 +162,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
             return Centroids(jnp.zeros(shape, self.dtype_), _STARTS[init]), True, n_init
         if callable(init):
             init = init(X, self.n_clusters, random_state=self._generator())
-        with at_the_door("init", f"finite numbers of shape {shape}"):
+        with translate_sklearn_errors("init", f"finite numbers of shape {shape}"):
             centers = np.asarray(init, self.dtype_)
         if centers.shape != shape or not np.isfinite(centers).all():
             raise BadInput("init", f"shape {centers.shape}", f"finite numbers of shape {shape}")
@@ -191,7 +191,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
 
     def _finish(self, data: Any, weight: Any) -> np.ndarray:
         """Labels and inertia at the centres now; → each row's squared distance from its own."""
-        self.labels_, distances = by_pieces(nearest, self.energy_, data)
+        self.labels_, distances = map_chunks(nearest, self.energy_, data)
         shared = distances if weight is None else distances * weight
         self.inertia_ = float(shared.sum(dtype=np.float64))
         return distances
@@ -236,7 +236,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
 
     def _nearest(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with self._precision():
-            return by_pieces(nearest, self.energy_, {"x": with_mask(X)})
+            return map_chunks(nearest, self.energy_, {"x": with_mask(X)})
 
     # -- which cluster -----------------------------------------------------------------------
 
@@ -254,14 +254,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Re
         with self._precision():
             if self.temperature:
                 heat, data = jnp.asarray(self.temperature, self.dtype_), {"x": with_mask(X)}
-                return by_pieces(lambda energy, rows: shares(energy, rows, heat), self.energy_, data)
+                return map_chunks(
+                    lambda energy, rows: responsibilities(energy, rows, heat), self.energy_, data
+                )
         return np.eye(self.n_clusters, dtype=X.dtype)[self._nearest(X)[0]]
 
     def transform(self, X: Any) -> np.ndarray:
         """The distance of every row from every centre, (n, n_clusters)."""
         X = self._rows(X)
         with self._precision():
-            return np.sqrt(np.maximum(-by_pieces(joint, self.energy_, {"x": with_mask(X)}), 0))
+            return np.sqrt(np.maximum(-map_chunks(joint, self.energy_, {"x": with_mask(X)}), 0))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the summed squared distances from the nearest centres."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...energies import NeuralEnergy
 from ...estimate import Estimate
-from ...infer import Chains, Importance, log_partition, posterior
+from ...infer import MCMC, Importance, log_partition, posterior
 from ...learn import NoiseContrastive
 from ...samplers import Langevin
 from .._base import Density
@@ -148,7 +148,7 @@ class EnergyModel(Standardised, Density):
         return self._in_units_of_X(super().sample(n_samples))
 
     def _sampler(self, n: int) -> Any:
-        return Chains(Langevin(), n_chains=n, warmup=_WARMUP)
+        return MCMC(Langevin(), n_chains=n, warmup=_WARMUP)
 
     def impute(self, X: Any) -> np.ndarray:
         """X with each missing value at its mean given what is known of its row, by Langevin chains."""
@@ -160,7 +160,7 @@ class EnergyModel(Standardised, Density):
             for start in range(0, len(rows), _ROWS_AT_ONCE):
                 some = rows[start : start + _ROWS_AT_ONCE]
                 given = bucketed({"x": with_mask(self._standardised(X[some]))})
-                method = Chains(Langevin(), n_draws=400, warmup=_WARMUP)
+                method = MCMC(Langevin(), n_draws=400, warmup=_WARMUP)
                 found = posterior(self.energy_, given, method, key=self._key(4, start)).mean["x"][: len(some)]
                 out[some] = np.where(np.isnan(X[some]), self._in_units_of_X(found), X[some])
         return out

@@ -11,13 +11,13 @@ import numpy as np
 
 from ...energies import RBM
 from ...errors import BadInput
-from ...infer import Chains
+from ...infer import MCMC
 from ...infer import sample as draw
 from ...learn import ContrastiveDivergence
 from ...missing import is_masked, mask_of
 from ...samplers import Gibbs
 from .._base import Density, Transformer
-from .._common.table import bucket, bucketed, known_somewhere, with_mask, zeros_and_ones
+from .._common.table import bucket, bucketed, check_no_empty_column, with_mask, zeros_and_ones
 
 _SWEEPS = 200  # of the chains that fill in, or draw, rows
 _CHAINS = 4  # of every row, since one may stay where it began
@@ -77,7 +77,7 @@ class BernoulliRBM(Transformer, Density):
         self.random_state_ = self._generator()
         with self._precision():
             data = self._given(X)
-            known_somewhere(data["x"])
+            check_no_empty_column(data["x"])
             self._learn(
                 RBM.random(X.shape[1], self.n_components, key=self._key()),
                 data,
@@ -163,7 +163,7 @@ class BernoulliRBM(Transformer, Density):
             return np.asarray(rows)[:n].astype(self.dtype_)
 
     def _sampler(self, n: int) -> Any:
-        return Chains(Gibbs(), n_chains=n, warmup=_SWEEPS)
+        return MCMC(Gibbs(), n_chains=n, warmup=_SWEEPS)
 
     # -- scikit-learn's names for θ --------------------------------------------------------
 

@@ -18,10 +18,10 @@ from ...infer import Importance
 from ...learn import ELBO, Descent
 from ...missing import is_masked
 from ...nn import Encoder
-from .._base import Density, Transformer, at_the_door
+from .._base import Density, Transformer, translate_sklearn_errors
 from .._common.layers import Rescale, SeenStandardised, early_stopping_options, network
 from .._common.scaling import Standardised, moments
-from .._common.table import are_binary, bucketed, known_somewhere, with_mask, zeros_and_ones
+from .._common.table import are_binary, bucketed, check_no_empty_column, with_mask, zeros_and_ones
 
 _DRAWS = 100  # of z, for the mean of a missing value
 
@@ -160,7 +160,7 @@ class VAE(Transformer, Standardised, Density):
             key=self._key(6),
             before=(SeenStandardised(shift, scale, some_missing),),
         )
-        data = {"x": known_somewhere(with_mask(U))}
+        data = {"x": check_no_empty_column(with_mask(U))}
         return data, Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
 
     def _learner(self, encoder: Encoder) -> Any:
@@ -227,7 +227,7 @@ class VAE(Transformer, Standardised, Density):
     def inverse_transform(self, X: Any) -> np.ndarray:
         """E[x | z] of hidden rows X (n, n_components), (n, d): probabilities where x is binary."""
         self._check_fitted()
-        with at_the_door("X", f"numbers, (n, {self.n_components})"):
+        with translate_sklearn_errors("X", f"numbers, (n, {self.n_components})"):
             X = check_array(X, dtype=self.dtype_, ensure_all_finite=False, ensure_min_samples=0)
         if X.ndim != 2 or X.shape[1] != self.n_components or not len(X):
             raise BadInput("X", f"shape {X.shape}", f"(n, {self.n_components}), n >= 1")

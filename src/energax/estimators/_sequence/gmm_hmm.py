@@ -12,10 +12,10 @@ from ...energies._emissions.mixtures import Mixtures, TiedWithin
 from ...energies._emissions.normal_prior import NormalPrior
 from ...errors import BadInput
 from .hmm import _CHAIN, COVARIANCES, as_covariance, check_covariance_type
-from .hmm_base import Columns, HMMRecipe
+from .hmm_base import Columns, HMMEstimator
 
 
-class GMMHMM(Columns, HMMRecipe):
+class GMMHMM(Columns, HMMEstimator):
     """A hidden Markov chain each of whose states is a mixture of `n_mix` Gaussians; NaN where missing.
 
     Args:

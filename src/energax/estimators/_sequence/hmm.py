@@ -13,13 +13,13 @@ from ...energies._emissions.normal_prior import NormalPrior
 from ...energies._emissions.poisson import Poissons
 from ...errors import BadInput
 from ...spaces import PositiveDefinite
-from .hmm_base import Columns, HMMRecipe
+from .hmm_base import Columns, HMMEstimator
 
 COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
 _CHAIN = {"s": ("startprob_", "initial"), "t": ("transmat_", "transition")}
 
 
-class CategoricalHMM(HMMRecipe):
+class CategoricalHMM(HMMEstimator):
     """A hidden Markov chain that shows symbols 0, …, n_features − 1: X is (n_samples, 1), NaN where missing.
 
     Args:
@@ -130,7 +130,7 @@ class CategoricalHMM(HMMRecipe):
         return k * (m - 1)
 
 
-class GaussianHMM(Columns, HMMRecipe):
+class GaussianHMM(Columns, HMMEstimator):
     """A hidden Markov chain that shows real numbers, each state a Gaussian; NaN where missing.
 
     Args:
@@ -263,7 +263,7 @@ class GaussianHMM(Columns, HMMRecipe):
         return k * d + COVARIANCES[self.covariance_type].unit(k, d).n_free(k, d)
 
 
-class PoissonHMM(Columns, HMMRecipe):
+class PoissonHMM(Columns, HMMEstimator):
     """A hidden Markov chain that shows counts, each state with rates of its own; NaN where missing.
 
     Args:
@@ -352,7 +352,7 @@ def as_covariance(kind: Any, raw: np.ndarray, shape: tuple[int, ...], dtype: Any
     if raw.shape != shape:
         raise BadInput("covars_", f"shape {raw.shape}", f"{shape}")
     if hasattr(kind, "matrix") or kind.__dataclass_fields__.get("matrix") is not None:
-        legal = PositiveDefinite(shape[-1])._legal(raw).all()
+        legal = PositiveDefinite(shape[-1])._is_valid(raw).all()
     else:
         legal = (np.isfinite(raw) & (raw > 0)).all()
     if not legal:

@@ -14,20 +14,20 @@ import numpy as np
 from ..._util.keys import as_key
 from ...algorithms.chains import markov as structure
 from ...energies._sequence.hmm import HiddenChain
-from ...errors import BadInput, Diverged, need_whole
+from ...errors import BadInput, Diverged, check_whole_number
 from ...fitting import fit as run_fit
 from ...learn import EM
 from ...missing import Masked, is_masked
-from .._base import ConvergenceWarning, NotFitted, Recipe
+from .._base import ConvergenceWarning, EnergyEstimator, NotFitted
 from .._common.sequences import Sequences, as_rows, as_sequences, padded_size, rounded_up
-from .hmm_predict import Forecast, Monitor, best, best_paths, drawn, evidence, smoothed, taken_apart
+from .hmm_predict import Forecast, Monitor, best, best_paths, drawn, evidence, flatten_chain, smoothed
 
 #: The chains made of the attributes of a model, and copies of these: a change by hand is seen.
 _MADE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _CHUNK = 2**21  # bytes of one kind that the E-step of one chunk of sequences holds: a cache's worth
 
 
-class HMMRecipe(Recipe):
+class HMMEstimator(EnergyEstimator):
     """A hidden Markov chain with hmmlearn's manners; a subclass says what its emission is.
 
     Parameters of the model are plain attributes (`startprob_`, `transmat_`, …), which `fit` sets and a
@@ -69,7 +69,7 @@ class HMMRecipe(Recipe):
 
     # -- the door ---------------------------------------------------------------------------------
 
-    def _door(self, X: Any, lengths: Any, *, reset: bool = False) -> tuple[Sequences, np.ndarray]:
+    def _validate_input(self, X: Any, lengths: Any, *, reset: bool = False) -> tuple[Sequences, np.ndarray]:
         table, found = as_sequences(X, lengths, self._one_column)
         had = getattr(self, "dtype_", None)
         fresh = reset or not hasattr(self, "n_features_in_")
@@ -141,7 +141,7 @@ class HMMRecipe(Recipe):
             )
         if not options:
             with self._in(dtype):
-                _MADE[self] = (dtype, [a.copy() for a in arrays], (chain, taken_apart(chain)))
+                _MADE[self] = (dtype, [a.copy() for a in arrays], (chain, flatten_chain(chain)))
         return chain
 
     def _stored(self, name: str) -> str:
@@ -160,7 +160,7 @@ class HMMRecipe(Recipe):
                 is one. With all of them known the fit is one of counting.
         """
         self._check_arguments()
-        sequences, values = self._door(X, lengths, reset=True)
+        sequences, values = self._validate_input(X, lengths, reset=True)
         told = self._told(states, sequences)
         dtype = self.dtype_
         data, weights = as_rows(sequences, values, told, dtype)
@@ -244,7 +244,7 @@ class HMMRecipe(Recipe):
 
     def _ask(self, question: Any, X: Any, lengths: Any) -> tuple[Sequences, Any]:
         self._check_fitted()
-        sequences, values = self._door(X, lengths)
+        sequences, values = self._validate_input(X, lengths)
         n, (n_rows, steps) = len(sequences.lengths), padded_size(sequences.lengths)
         self._chain(self.dtype_)
         parts, ends = _MADE[self][2][1], None
@@ -299,9 +299,9 @@ class HMMRecipe(Recipe):
 
     def k_best(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(log p(X, path), path) of the k most probable paths of one sequence, best first."""
-        need_whole("k", k)
+        check_whole_number("k", k)
         self._check_fitted()
-        sequences, values = self._door(X, None)
+        sequences, values = self._validate_input(X, None)
         if len(sequences.lengths) > 1:
             raise BadInput("X", f"{len(sequences.lengths)} sequences", "one sequence at a time")
         x = Masked.from_nan(values) if values.dtype.kind == "f" and np.isnan(values).any() else values
@@ -317,7 +317,7 @@ class HMMRecipe(Recipe):
 
         One sequence gives (steps, …), several give (n_sequences, steps, …).
         """
-        need_whole("steps", steps)
+        check_whole_number("steps", steps)
         sequences, (_, states) = self._ask(smoothed, X, lengths)
         last = states[np.arange(len(sequences.lengths)), sequences.lengths - 1]
         ahead = []
@@ -333,7 +333,7 @@ class HMMRecipe(Recipe):
     ) -> tuple[np.ndarray, np.ndarray]:
         """(X, states) of one sequence drawn from the model; `currstate` is its first state."""
         self._check_fitted()
-        need_whole("n_samples", n_samples)
+        check_whole_number("n_samples", n_samples)
         dtype = self.dtype_ if hasattr(self, "dtype_") else np.dtype(np.float64)
         chain = self._chain(dtype)
         first = None
@@ -367,7 +367,7 @@ class HMMRecipe(Recipe):
 
     def bic(self, X: Any, lengths: Any = None) -> float:
         """−2 log p(X) + (free parameters) log n: the lower the better."""
-        sequences, _ = self._door(X, lengths)
+        sequences, _ = self._validate_input(X, lengths)
         return -2 * self.score(X, lengths) + self._n_parameters() * float(np.log(len(sequences.table)))
 
 

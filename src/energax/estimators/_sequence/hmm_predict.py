@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algorithms.chains import hmm as recursions
-from ...algorithms.chains.observations import silent_past
+from ...algorithms.chains.observations import mask_after_end
 
 
 @dataclasses.dataclass
@@ -41,7 +41,7 @@ class Forecast(NamedTuple):
 def _parts(chain: Any, read: Any, x: Any, ends: Any) -> tuple[Any, Any, Any]:
     """log π, log A and what `read` makes of x; steps past an end say nothing."""
     likelihood = read(jax.tree.map(jnp.asarray, x))
-    return (*chain.logs(), likelihood if ends is None else silent_past(ends, likelihood))
+    return (*chain.logs(), likelihood if ends is None else mask_after_end(ends, likelihood))
 
 
 class Question:
@@ -58,7 +58,7 @@ class Question:
         return self.call(*parts, x, ends)
 
 
-def taken_apart(chain: Any) -> tuple[Any, Any]:
+def flatten_chain(chain: Any) -> tuple[Any, Any]:
     """(structure, arrays) of a chain, for `Question`."""
     leaves, shape = jax.tree.flatten(chain)
     return shape, tuple(jnp.asarray(leaf) for leaf in leaves)

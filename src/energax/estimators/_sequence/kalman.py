@@ -12,12 +12,12 @@ from scipy.stats import norm
 
 from ..._util.keys import numpy_generator
 from ...energies._sequence.initial import linear_start
-from ...energies._sequence.linear_gaussian import LinearChain
-from ...errors import BadInput, Diverged, need_whole
+from ...energies._sequence.linear_gaussian import LinearGaussianSSM
+from ...errors import BadInput, Diverged, check_whole_number
 from ...fitting import fit as run_fit
 from ...learn import EM
 from ...missing import Masked
-from .._base import ConvergenceWarning, NotFitted, Recipe, bucket
+from .._base import ConvergenceWarning, EnergyEstimator, NotFitted, bucket
 from . import kalman_predict as rows
 
 PARAMETERS = (
@@ -32,7 +32,7 @@ PARAMETERS = (
 )
 
 
-class LinearGaussianChain(Recipe):
+class LinearGaussianChain(EnergyEstimator):
     """z_t = A z_{t−1} + b + N(0, Q), x_t = C z_t + d + N(0, R): Kalman filter, smoother, forecasts, EM.
 
     A row of X is a step. Several sequences are stacked in X and told apart by `lengths`, or given
@@ -51,7 +51,7 @@ class LinearGaussianChain(Recipe):
         learner: in place of EM, any energax learner: `Descent(NegativeLogLikelihood(), optax.lbfgs())`.
 
     Attributes:
-        energy_: the `LinearChain`; and each parameter under its name with an underscore, `transition_`.
+        energy_: the `LinearGaussianSSM`; and each parameter under its name with an underscore, `transition_`.
 
     Kalman (1960); Shumway and Stoffer (1982), An approach to time series smoothing and forecasting
     using the EM algorithm; Durbin and Koopman (2012), Time Series Analysis by State Space Methods.
@@ -200,7 +200,7 @@ class LinearGaussianChain(Recipe):
                 "X", found, "columns with some noise to learn", "Drop it, or give emission_covariance."
             )
 
-    def _run(self, start: LinearChain, x: Masked, held: list[str]) -> None:
+    def _run(self, start: LinearGaussianSSM, x: Masked, held: list[str]) -> None:
         """The one call of `fit`. Rows are sequences, few and long: padding their number would be work."""
         learner = (
             EM(tol=jnp.asarray(self.tol, self.dtype_))
@@ -260,7 +260,7 @@ class LinearGaussianChain(Recipe):
 
         With several sequences there is an axis for them before.
         """
-        need_whole("steps", steps)
+        check_whole_number("steps", steps)
         if not isinstance(level, (int, float)) or not 0 < level < 1:
             raise BadInput("level", repr(level), "a probability between 0 and 1")
         mean, covariance = self._ask(rows.forecast, X, lengths, int(steps))[0]
@@ -271,7 +271,7 @@ class LinearGaussianChain(Recipe):
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """One sequence of `n_samples` steps drawn from the model: (X, states), as hmmlearn has it."""
-        need_whole("n_samples", n_samples)
+        check_whole_number("n_samples", n_samples)
         energy = self._model()
         with self._precision():
             z, x = rows.simulated(energy, bucket(int(n_samples)), self._key(2))
@@ -308,18 +308,18 @@ class LinearGaussianChain(Recipe):
             raise BadInput("params", f"{unknown}", f"'all', or some of {', '.join(PARAMETERS)}")
         return names
 
-    def _build(self, parameters: dict[str, Any]) -> LinearChain:
+    def _build(self, parameters: dict[str, Any]) -> LinearGaussianSSM:
         cast: dict[str, Any] = {
             k: np.asarray(v, self.dtype_) if np.asarray(v).dtype.kind in "biuf" else v
             for k, v in parameters.items()
         }
-        energy = LinearChain(**cast, diagonal=self.diagonal)
+        energy = LinearGaussianSSM(**cast, diagonal=self.diagonal)
         d = getattr(self, "n_features_in_", None)
         if d is not None and energy.emission.shape[0] != d:
             raise BadInput("emission", f"{energy.emission.shape[0]} rows", f"{d}: one for each column of X")
         return energy
 
-    def _model(self) -> LinearChain:
+    def _model(self) -> LinearGaussianSSM:
         """What was fitted; or, without `fit`, what was given, if that is enough."""
         if hasattr(self, "energy_"):
             return self.energy_

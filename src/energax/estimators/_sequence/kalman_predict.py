@@ -9,8 +9,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ..._util.linalg import gram
 from ...algorithms.chains import kalman as kalman
-from ...energies._sequence.linear_gaussian import LinearChain
+from ...energies._sequence.linear_gaussian import LinearGaussianSSM
 from ...errors import BadInput
 from ...missing import Masked
 
@@ -65,33 +66,33 @@ def padded(sequences: list[np.ndarray], steps: int) -> Masked:
 
 
 @eqx.filter_jit
-def filtered(energy: LinearChain, x: Masked, sizes: Any) -> Any:
+def filtered(energy: LinearGaussianSSM, x: Masked, sizes: Any) -> Any:
     found = jax.vmap(lambda row: energy.filtered(x=row))(x)
-    return found.mean, kalman.squared(found.factor)
+    return found.mean, gram(found.factor)
 
 
 @eqx.filter_jit
-def smoothed(energy: LinearChain, x: Masked, sizes: Any) -> Any:
+def smoothed(energy: LinearGaussianSSM, x: Masked, sizes: Any) -> Any:
     found = jax.vmap(lambda row: energy.smoothed(x=row))(x)
     return found.mean, found.covariance
 
 
 @eqx.filter_jit
-def completed(energy: LinearChain, x: Masked, sizes: Any) -> Any:
+def completed(energy: LinearGaussianSSM, x: Masked, sizes: Any) -> Any:
     return jax.vmap(lambda row: energy.completed(x=row))(x)
 
 
 @eqx.filter_jit
-def log_likelihood(energy: LinearChain, x: Masked, sizes: Any) -> Any:
+def log_likelihood(energy: LinearGaussianSSM, x: Masked, sizes: Any) -> Any:
     return -jax.vmap(lambda row: energy.free_energy(x=row))(x)
 
 
 @eqx.filter_jit
-def forecast(energy: LinearChain, x: Masked, sizes: Any, steps: int) -> Any:
+def forecast(energy: LinearGaussianSSM, x: Masked, sizes: Any, steps: int) -> Any:
     found = jax.vmap(lambda row, n: energy.forecast(steps, x=row, after=n))(x, sizes)
     return found.mean, found.covariance
 
 
 @eqx.filter_jit
-def simulated(energy: LinearChain, steps: int, key: Any) -> Any:
+def simulated(energy: LinearGaussianSSM, steps: int, key: Any) -> Any:
     return kalman.simulate(energy.system, steps, key)

@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from ...energies import Linear
 from ...energy import Energy
-from ...errors import BadInput, need_number
+from ...errors import BadInput, check_number
 from ...fitting import Fit, Learner
 from ...learn import CrossEntropy, Descent, Margin, Objective, Perceptron
-from .._base import Recipe, at_the_door
-from .._common.class_weight import class_weights, refuse_balanced
-from .._common.table import bucketed, rows_that_count
+from .._base import EnergyEstimator, translate_sklearn_errors
+from .._common.class_weight import check_not_balanced, class_weights
+from .._common.table import bucketed, drop_zero_weight
 from .preconditioner import centred, conditioned
 
 _LOSSES = {"cross-entropy": CrossEntropy, "margin": Margin, "perceptron": Perceptron}
@@ -47,7 +47,7 @@ class Problem(NamedTuple):
     centre: np.ndarray | None = None
 
 
-class Classifier(ClassifierMixin, Recipe):
+class Classifier(ClassifierMixin, EnergyEstimator):
     """What the two classifiers share: labels, the four readings of the scores, `partial_fit`."""
 
     _sparse = True
@@ -66,14 +66,14 @@ class Classifier(ClassifierMixin, Recipe):
         goes_on = self._goes_on()
         X, y = self._check_X(X, reset=not goes_on, y=y)
         weight = self._check_weight(sample_weight, X)
-        with at_the_door("y", "class labels"):
+        with translate_sklearn_errors("y", "class labels"):
             check_classification_targets(y)
         if goes_on:
             index = self._index(y)
         else:
             self.classes_, index = np.unique(y, return_inverse=True)
-            self._need_two_classes()
-        X, index, weight = rows_that_count(X, index, weight=self._weight_by_class(index, weight))
+            self._check_two_classes()
+        X, index, weight = drop_zero_weight(X, index, weight=self._weight_by_class(index, weight))
         options = self._fit_options(len(X))
         with self._precision():
             problem = self._problem(X, weight)
@@ -90,20 +90,20 @@ class Classifier(ClassifierMixin, Recipe):
         """One pass over these rows; `classes` lists all labels there will be, at the first call."""
         first = not hasattr(self, "energy_")
         self._check_settings()
-        refuse_balanced(self.class_weight)
+        check_not_balanced(self.class_weight)
         X, y = self._check_X(X, reset=first, y=y)
         weight = self._check_weight(sample_weight, X)
         if first:
             if classes is None:
                 raise BadInput("classes", "None", "all labels, at the first call of partial_fit")
             self.classes_ = np.unique(classes)
-            self._need_two_classes()
+            self._check_two_classes()
         else:
             self._check_same_model()
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise BadInput("classes", f"{np.unique(classes)}", f"those of the first call, {self.classes_}")
         index = self._index(y)
-        X, index, weight = rows_that_count(X, index, weight=self._weight_by_class(index, weight))
+        X, index, weight = drop_zero_weight(X, index, weight=self._weight_by_class(index, weight))
         with self._precision():
             # A whole fit may have used another optimizer, whose state means nothing to this one.
             learner = self._learner(passes=True)
@@ -131,7 +131,7 @@ class Classifier(ClassifierMixin, Recipe):
         """The parameters that are not learned, as `fit` takes them."""
         return None
 
-    def _need_two_classes(self) -> None:
+    def _check_two_classes(self) -> None:
         if len(self.classes_) < 2:
             raise BadInput(
                 "y", f"only one class, {self.classes_.tolist()[0]!r}", "labels of at least 2 classes"
@@ -193,7 +193,7 @@ class Classifier(ClassifierMixin, Recipe):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows (by weight) whose label is predicted."""
         predicted = self.predict(X)
-        with at_the_door("y", "a label for each row"):
+        with translate_sklearn_errors("y", "a label for each row"):
             y = column_or_1d(y)
             check_consistent_length(predicted, y)
             if _are_words(y) != _are_words(predicted):
@@ -209,9 +209,9 @@ class Classifier(ClassifierMixin, Recipe):
         whole = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
         if rows is not None and not (whole and rows >= 1):
             raise BadInput("batch_size", repr(rows), self._batch_sizes)
-        need_number("alpha", self.alpha, lambda alpha: 0 <= alpha < np.inf)
+        check_number("alpha", self.alpha, lambda alpha: 0 <= alpha < np.inf)
         if self.tol is not None:
-            need_number("tol", self.tol, lambda tol: 0 <= tol < np.inf, "a number >= 0, or None")
+            check_number("tol", self.tol, lambda tol: 0 <= tol < np.inf, "a number >= 0, or None")
 
     def _objective(self) -> Objective:
         if isinstance(self.loss, Objective):

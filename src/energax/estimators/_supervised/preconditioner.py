@@ -18,7 +18,7 @@ _MOST_COLUMNS = 1024  # whose products with each other are looked at
 _LEAST_CURVATURE = 1e-6  # of a direction, where that of every column is 1
 
 
-class Conditioned(eqx.Module):
+class Preconditioned(eqx.Module):
     """An optimizer that moves V = W U of a linear energy where it is asked to move W.
 
     Steps, and what it remembers of them, are in V; objective, penalty and optimum are those of W.
@@ -71,7 +71,7 @@ def conditioned(
         np.fill_diagonal(shape, 1 + _LEAST_CURVATURE)
         root = np.linalg.cholesky(shape)
         units, inverse = scale[:, None] * root, np.linalg.inv(root) / scale
-    moved = Conditioned(optimizer, jnp.asarray(units.astype(dtype)), jnp.asarray(inverse.astype(dtype)))
+    moved = Preconditioned(optimizer, jnp.asarray(units.astype(dtype)), jnp.asarray(inverse.astype(dtype)))
     return optax.GradientTransformationExtraArgs(moved.init, moved.update)
 
 

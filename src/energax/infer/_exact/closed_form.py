@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...energy import answers
+from ...energy import supports_call
 from ...errors import Unsuitable
 from ...estimate import Estimate
 from ...missing import is_masked
 from ...samplers import Draws, draw_rest
 from ...spaces import Binary
 from .._method import Cost, Method, Minimum
-from .._posterior import Posterior, has_mean, only_one
-from .._query import Question, map_batches, map_rows
-from .marginals import closed_log_partition, free_energy_by_knowledge, sums_out
+from .._posterior import Posterior, check_single_variable, has_mean
+from .._query import Query, map_batches, map_rows
+from .marginals import closed_log_partition, free_energy_by_knowledge, has_closed_form
 
 
 class Exact(Method):
@@ -32,58 +32,58 @@ class Exact(Method):
 
     tasks = frozenset({"argmin", "posterior", "log_prob", "log_partition", "sample"})
 
-    def unsuitable(self, task, question):
-        energy, name = question.energy, type(question.energy).__name__
+    def unsupported_reason(self, task, query):
+        energy, name = query.energy, type(query.energy).__name__
         if task in ("log_prob", "log_partition") and not energy.knows("log_partition"):
             return f"needs log Z, which {name} does not know in closed form"
         if task == "log_partition":
             return None
         if task == "log_prob":
-            return None if sums_out(question) else f"needs free_energy({', '.join(question.given)}), unknown"
-        if task == "argmin" and _knows_argmin(question):
+            return None if has_closed_form(query) else f"needs free_energy({', '.join(query.given)}), unknown"
+        if task == "argmin" and _knows_argmin(query):
             return None
-        if task == "argmin" and question.partly:
-            return f"does not know the best values of the missing coordinates of {list(question.partly)}"
-        lacking = _lacking_conditional(question)
-        if lacking is None and question.partly and task == "sample" and not _draws_missing(question):
-            return f"cannot draw the missing coordinates of {list(question.partly)} in closed form"
+        if task == "argmin" and query.partially_observed:
+            return f"does not know the best values of the missing coordinates of {list(query.partially_observed)}"
+        lacking = _lacking_conditional(query)
+        if lacking is None and query.partially_observed and task == "sample" and not _draws_missing(query):
+            return f"cannot draw the missing coordinates of {list(query.partially_observed)} in closed form"
         if lacking is None and task == "argmin":
-            name = next(iter(question.hidden))
-            if not answers(_mode_of, question.row(), None, energy, name):
+            name = next(iter(query.hidden))
+            if not supports_call(_mode_of, query.row(), None, energy, name):
                 return f"does not know the mode of {name!r}"
         return lacking
 
-    def why(self, task, question):
-        return f"{type(question.energy).__name__} knows the answer in closed form"
+    def why(self, task, query):
+        return f"{type(query.energy).__name__} knows the answer in closed form"
 
-    def cost(self, task, question):
-        return Cost(evaluations=question.n)
+    def cost(self, task, query):
+        return Cost(evaluations=query.n)
 
-    def log_partition(self, question, key):
-        return Estimate(np.asarray(closed_log_partition(question.energy)), kind="exact", method=self.label)
+    def log_partition(self, query, key):
+        return Estimate(np.asarray(closed_log_partition(query.energy)), kind="exact", method=self.label)
 
-    def log_prob(self, question, key):
-        log_z = self.log_partition(question, key).value
-        rows, n = question.given, question.n
-        free = map_rows(free_energy_by_knowledge, rows, n, question.energy, numbers_per_row=_width(question))
+    def log_prob(self, query, key):
+        log_z = self.log_partition(query, key).value
+        rows, n = query.given, query.n
+        free = map_rows(free_energy_by_knowledge, rows, n, query.energy, numbers_per_row=_width(query))
         return Estimate(-free - log_z, kind="exact", method=self.label)
 
-    def minima(self, question):
+    def minima(self, query):
         """The best values of every row, and their energies."""
-        if _knows_argmin(question):
-            return map_rows(_known_argmin, question.given, question.n, question.energy)
-        name = next(iter(question.hidden))
-        return map_rows(_known_mode, question.given, question.n, question.energy, name)
+        if _knows_argmin(query):
+            return map_rows(_known_argmin, query.given, query.n, query.energy)
+        name = next(iter(query.hidden))
+        return map_rows(_known_mode, query.given, query.n, query.energy, name)
 
-    def argmin(self, question, key):
-        values, energy = self.minima(question)
-        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+    def argmin(self, query, key):
+        values, energy = self.minima(query)
+        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
 
-    def posterior(self, question, key):
-        return ConditionalPosterior(question, key)
+    def posterior(self, query, key):
+        return ConditionalPosterior(query, key)
 
-    def sample(self, question, n, key):
-        return ConditionalPosterior(question)._sample(n, key)
+    def sample(self, query, n, key):
+        return ConditionalPosterior(query)._sample(n, key)
 
 
 class ConditionalPosterior(Posterior):
@@ -92,12 +92,12 @@ class ConditionalPosterior(Posterior):
     method = "exact"
     kind = "exact"
 
-    def __init__(self, question: Question, key: Any = None):
-        super().__init__(question, key)
-        self.name = next(iter(question.hidden))
+    def __init__(self, query: Query, key: Any = None):
+        super().__init__(query, key)
+        self.name = next(iter(query.hidden))
 
     def _map(self, function, *arguments, key=None):
-        q = self._question
+        q = self._query
         return map_rows(
             function, q.given, q.n, q.energy, self.name, *arguments, key=key, numbers_per_row=_width(q)
         )
@@ -113,35 +113,35 @@ class ConditionalPosterior(Posterior):
 
     def _imputed(self):
         """E[x | what is seen of it] for the partly missing variables."""
-        q = self._question
-        if not q.partly:
+        q = self._query
+        if not q.partially_observed:
             return {}
         k = self.spaces[self.name].n_values or 1
         return map_batches(_imputed, q.given, q.n, q.energy, numbers_per_row=k * _width(q))
 
     def _mode(self):
-        question = self._question
-        reason = Exact().unsuitable("argmin", question)
+        query = self._query
+        reason = Exact().unsupported_reason("argmin", query)
         if reason is not None:
             raise Unsuitable(
-                f"mode: {type(question.energy).__name__} {reason}. "
+                f"mode: {type(query.energy).__name__} {reason}. "
                 "Use argmin(energy, given), which finds a minimum by other means."
             )
-        return Exact().minima(question)[0]
+        return Exact().minima(query)[0]
 
     def _joint(self, names):
-        only_one(names, self.name)
+        check_single_variable(names, self.name)
         return self._map(_listed)
 
     def _sample(self, n, key):
-        partly = tuple(self._question.partly)
-        if partly and not _draws_missing(self._question):
+        partially_observed = tuple(self._query.partially_observed)
+        if partially_observed and not _draws_missing(self._query):
             raise Unsuitable(
-                f"{type(self._question.energy).__name__} cannot draw the missing coordinates of "
-                f"{list(partly)} in closed form. Use sample(energy, n, given, method=Gibbs(), key=…)."
+                f"{type(self._query.energy).__name__} cannot draw the missing coordinates of "
+                f"{list(partially_observed)} in closed form. Use sample(energy, n, given, method=Gibbs(), key=…)."
             )
-        drawn = self._map(_draws, n, partly, key=key)
-        values = {k: np.swapaxes(v, 0, 1)[None] if self._question.many else v for k, v in drawn.items()}
+        drawn = self._map(_draws, n, partially_observed, key=key)
+        values = {k: np.swapaxes(v, 0, 1)[None] if self._query.many else v for k, v in drawn.items()}
         return Draws(values, method=self.method, exact=True)
 
 
@@ -180,15 +180,15 @@ def _impute_one(row, energy):
     return _imputed(jax.tree.map(lambda a: jnp.asarray(a)[None], row), energy)
 
 
-def _draws(row, key, energy, name, n, partly):
-    return jax.vmap(lambda k: _one_draw(row, k, energy, name, partly))(jax.random.split(key, n))
+def _draws(row, key, energy, name, n, partially_observed):
+    return jax.vmap(lambda k: _one_draw(row, k, energy, name, partially_observed))(jax.random.split(key, n))
 
 
-def _one_draw(row, key, energy, name, partly):
+def _one_draw(row, key, energy, name, partially_observed):
     """The hidden variable given what is seen, then the missing coordinates given it and what is seen."""
     first, second = jax.random.split(key)
     drawn = {name: energy.conditional(name, **row).sample(first).astype(energy.spaces[name].jax_dtype)}
-    for variable in partly:
+    for variable in partially_observed:
         seen = row[variable]
         others = {**{k: v for k, v in row.items() if k != variable}, **drawn}
         distribution = energy.conditional(variable, **others)
@@ -243,35 +243,35 @@ def mode(distribution: Any, space: Any) -> Any:
 # -- what is known ------------------------------------------------------------------------------
 
 
-def _knows_argmin(question: Question) -> bool:
-    energy = question.energy
-    return energy.knows("argmin", question.names) and answers(getattr(energy, "argmin"), **question.row())  # noqa: B009
+def _knows_argmin(query: Query) -> bool:
+    energy = query.energy
+    return energy.knows("argmin", query.names) and supports_call(getattr(energy, "argmin"), **query.row())  # noqa: B009
 
 
-def _lacking_conditional(question: Question) -> str | None:
-    energy, hidden = question.energy, question.hidden
+def _lacking_conditional(query: Query) -> str | None:
+    energy, hidden = query.energy, query.hidden
     if len(hidden) != 1:
-        return f"knows conditionals of one variable, but hidden are {list(question.sought)}"
+        return f"knows conditionals of one variable, but hidden are {list(query.targets)}"
     name = next(iter(hidden))
-    if any(v not in energy.marginalises for v in question.partly):
-        return f"does not cover the missing coordinates of {list(question.partly)}"
-    if not energy.knows("conditional", question.names) or not answers(
-        energy.conditional, name, **question.row()
+    if any(v not in energy.marginalises for v in query.partially_observed):
+        return f"does not cover the missing coordinates of {list(query.partially_observed)}"
+    if not energy.knows("conditional", query.names) or not supports_call(
+        energy.conditional, name, **query.row()
     ):
-        given = ", ".join(question.given)
+        given = ", ".join(query.given)
         return f"needs p({name} | {given}), which {type(energy).__name__} does not know"
-    if question.partly and not answers(_impute_one, question.row(), energy):
-        return f"does not know the missing coordinates of {list(question.partly)} in closed form"
+    if query.partially_observed and not supports_call(_impute_one, query.row(), energy):
+        return f"does not know the missing coordinates of {list(query.partially_observed)} in closed form"
     return None
 
 
-def _draws_missing(question: Question) -> bool:
+def _draws_missing(query: Query) -> bool:
     """Whether p(missing | seen, hidden) can be drawn from: one variable, of a family that conditions."""
-    if len(question.partly) != 1:
+    if len(query.partially_observed) != 1:
         return False
-    name, partly = next(iter(question.hidden)), tuple(question.partly)
-    return answers(_one_draw, question.row(), jax.random.key(0), question.energy, name, partly)
+    name, partially_observed = next(iter(query.hidden)), tuple(query.partially_observed)
+    return supports_call(_one_draw, query.row(), jax.random.key(0), query.energy, name, partially_observed)
 
 
-def _width(question: Question) -> int:
-    return sum(max(1, space.size) for space in question.spaces.values())
+def _width(query: Query) -> int:
+    return sum(max(1, space.size) for space in query.spaces.values())

@@ -12,18 +12,18 @@ from ...energy import Energy
 from ...errors import BadInput, Intractable, Unsuitable
 from ...estimate import Estimate
 from .._method import Cost, Method, Plan
-from .._query import Question, map_rows, need_inputs
+from .._query import Query, check_inputs, map_rows
 from .closed_form import Exact
 from .enumeration import Enumeration
 from .marginals import (
     count,
+    enumeration_plan,
     enumeration_width,
     free_energy_by_knowledge,
     free_energy_by_sum,
-    not_summed_out,
+    has_closed_form,
+    missing_value_hint,
     size_to_visit,
-    sums_out,
-    to_sum,
 )
 
 
@@ -39,10 +39,10 @@ class Conditional:
             raise BadInput("data", f"only {sorted(given)}, which are given", "values of other variables too")
         if both:
             raise BadInput("given", f"{both}, which are also in data", "other variables")
-        self.whole = Question(energy, {**data, **given}, "data, given")
-        self.part = Question(energy, given)
+        self.whole = Query(energy, {**data, **given}, "data, given")
+        self.part = Query(energy, given)
         self.methods = {q: free_energy_method(q, method) for q in (self.part, self.whole)}
-        need_inputs("log_prob", self.whole)
+        check_inputs("log_prob", self.whole)
 
     @property
     def method(self) -> Method:
@@ -65,33 +65,33 @@ class Conditional:
         return Plan("log_prob", self.method, why, "exact", Cost(evaluations, max(sizes, default=None)))
 
 
-def free_energy_method(question: Question, method: Any = None) -> Method:
+def free_energy_method(query: Query, method: Any = None) -> Method:
     """`Exact` or `Enumeration`, whichever finds F(given); or a sentence on why neither does."""
     if method is not None and not isinstance(method, (Exact, Enumeration)):
         raise Unsuitable(
             f"log_prob(..., given=): {type(method).__name__} gives no exact free energy. Use Enumeration()."
         )
-    if sums_out(question) and not isinstance(method, Enumeration):
+    if has_closed_form(query) and not isinstance(method, Enumeration):
         return Exact()
     enumeration = method if isinstance(method, Enumeration) else Enumeration()
-    size = size_to_visit("log_prob", question)
+    size = size_to_visit("log_prob", query)
     if size is None or size > enumeration.most:
         raise Intractable(
             "log_prob(..., given=)",
             f"a sum over {count(size)} joint values",
             f"{enumeration.most:,}",
-            not_summed_out(question) or "Give the energy `free_energy`, or make what is hidden smaller.",
+            missing_value_hint(query) or "Give the energy `free_energy`, or make what is hidden smaller.",
         )
     return enumeration
 
 
-def free_energy_rows(question: Question, method: Method | None = None) -> np.ndarray:
+def free_energy_rows(query: Query, method: Method | None = None) -> np.ndarray:
     """F of every row."""
-    method = free_energy_method(question) if method is None else method
-    energy, n = question.energy, question.n
+    method = free_energy_method(query) if method is None else method
+    energy, n = query.energy, query.n
     if not isinstance(method, Enumeration):
-        return map_rows(free_energy_by_knowledge, question.given, n, energy)
-    these, rows = to_sum(question)
+        return map_rows(free_energy_by_knowledge, query.given, n, energy)
+    these, rows = enumeration_plan(query)
     with finite.enumeration_limit(method.most):
-        width = enumeration_width(question, these)
+        width = enumeration_width(query, these)
         return map_rows(free_energy_by_sum, rows, n, energy, these, numbers_per_row=width)

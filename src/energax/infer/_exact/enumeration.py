@@ -10,22 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import finite
-from ...energy import evaluated
+from ...energy import checked_energy
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...finite import table
 from ...samplers import Draws
 from .._method import Cost, Method, Minimum
 from .._posterior import Posterior, has_mean, index_of
-from .._query import Question, map_rows
+from .._query import Query, map_rows
 from .marginals import (
     closed_log_partition,
     count,
+    enumeration_plan,
     enumeration_width,
     free_energy_by_sum,
     partition_size,
     size_to_visit,
-    to_sum,
 )
 from .unknowns import Unknowns, expected, lowest, unknowns
 
@@ -52,77 +52,75 @@ class Enumeration(Method):
         """The number of joint values above which it refuses."""
         return finite.ENUMERATION_LIMIT if self.limit is None else self.limit
 
-    def unsuitable(self, task, question):
+    def unsupported_reason(self, task, query):
         if task in ("log_prob", "log_partition"):
-            size = partition_size(question.energy)
+            size = partition_size(query.energy)
             if size is None or size > self.most:
                 return f"would have to sum {count(size)} joint values for log Z"
         if task == "log_partition":
             return None
-        size = size_to_visit(task, question)
+        size = size_to_visit(task, query)
         if size is None:
-            endless = [f"{k!r} in {v!r}" for k, v in question.sought.items() if not v.is_finite]
+            endless = [f"{k!r} in {v!r}" for k, v in query.targets.items() if not v.is_finite]
             return f"cannot list the values of {', '.join(endless)}"
         if size > self.most:
             return f"would have to visit {count(size)} joint values, more than its limit of {self.most:,}"
         return None
 
-    def why(self, task, question):
+    def why(self, task, query):
         if task == "log_partition":
-            return f"all {count(partition_size(question.energy))} joint values can be summed"
-        size, partition = size_to_visit(task, question), partition_size(question.energy)
+            return f"all {count(partition_size(query.energy))} joint values can be summed"
+        size, partition = size_to_visit(task, query), partition_size(query.energy)
         if task == "log_prob" and partition and partition > size:
             return f"log Z is a sum over only {count(partition)} joint values"
         return f"what is hidden has only {count(size)} joint values"
 
-    def cost(self, task, question):
-        partition = partition_size(question.energy) if task.startswith("log_") else 0
+    def cost(self, task, query):
+        partition = partition_size(query.energy) if task.startswith("log_") else 0
         if task == "log_partition":
             return Cost(partition, partition, 4 * min(partition, finite._CHUNK))
-        size = size_to_visit(task, question)
-        held = size if task in ("posterior", "sample") else min(size, finite._CHUNK)
-        n = 1 if task == "sample" and not question.many else question.n
-        return Cost(n * size + partition, size, 4 * held * min(n, 2**22 // max(held, 1) or 1))
+        size = size_to_visit(task, query)
+        clamped = size if task in ("posterior", "sample") else min(size, finite._CHUNK)
+        n = 1 if task == "sample" and not query.many else query.n
+        return Cost(n * size + partition, size, 4 * clamped * min(n, 2**22 // max(clamped, 1) or 1))
 
     # -- the tasks ----------------------------------------------------------------------
 
-    def log_partition(self, question, key):
+    def log_partition(self, query, key):
         with finite.enumeration_limit(self.most):
-            return Estimate(
-                np.asarray(closed_log_partition(question.energy)), kind="exact", method=self.label
-            )
+            return Estimate(np.asarray(closed_log_partition(query.energy)), kind="exact", method=self.label)
 
-    def log_prob(self, question, key):
-        log_z = self.log_partition(question, key).value
-        these, rows = to_sum(question)
+    def log_prob(self, query, key):
+        log_z = self.log_partition(query, key).value
+        these, rows = enumeration_plan(query)
         with finite.enumeration_limit(self.most):
             free = map_rows(
                 free_energy_by_sum,
                 rows,
-                question.n,
-                question.energy,
+                query.n,
+                query.energy,
                 these,
-                numbers_per_row=enumeration_width(question, these),
+                numbers_per_row=enumeration_width(query, these),
             )
         return Estimate(-free - log_z, kind="exact", method=self.label)
 
-    def argmin(self, question, key):
-        these, rows = unknowns(question)
+    def argmin(self, query, key):
+        these, rows = unknowns(query)
         values, energy = map_rows(
             _argmin,
             rows,
-            question.n,
-            question.energy,
+            query.n,
+            query.energy,
             these,
-            numbers_per_row=enumeration_width(question, these),
+            numbers_per_row=enumeration_width(query, these),
         )
-        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
 
-    def posterior(self, question, key):
-        return EnumeratedPosterior(question, key)
+    def posterior(self, query, key):
+        return EnumeratedPosterior(query, key)
 
-    def sample(self, question, n, key):
-        return EnumeratedPosterior(question)._sample(n, key)
+    def sample(self, query, n, key):
+        return EnumeratedPosterior(query)._sample(n, key)
 
 
 class EnumeratedPosterior(Posterior):
@@ -131,18 +129,18 @@ class EnumeratedPosterior(Posterior):
     method = "enumeration"
     kind = "exact"
 
-    def __init__(self, question: Question, key: Any = None):
-        super().__init__(question, key)
-        self._unknowns, self._rows = unknowns(question)
+    def __init__(self, query: Query, key: Any = None):
+        super().__init__(query, key)
+        self._unknowns, self._rows = unknowns(query)
 
     def _map(self, function, *arguments, key=None):
-        question = self._question
-        width = max(enumeration_width(question, self._unknowns), self._unknowns.n)
+        query = self._query
+        width = max(enumeration_width(query, self._unknowns), self._unknowns.n)
         return map_rows(
             function,
             self._rows,
-            question.n,
-            question.energy,
+            query.n,
+            query.energy,
             self._unknowns,
             *arguments,
             key=key,
@@ -160,7 +158,7 @@ class EnumeratedPosterior(Posterior):
         for leaf in jax.tree.leaves(answer):
             bad = np.isnan(leaf).reshape(len(leaf), -1).any(1)
             if bad.any():
-                where = f" in row {int(np.argmax(bad))}" if self._question.many else ""
+                where = f" in row {int(np.argmax(bad))}" if self._query.many else ""
                 raise BadInput(
                     "given", f"evidence of probability zero{where}", "values that can occur together"
                 )
@@ -175,7 +173,7 @@ class EnumeratedPosterior(Posterior):
     def _sample(self, n, key):
         drawn, total = self._map(_draws, n, key=key)
         self._possible(total)
-        if self._question.many:
+        if self._query.many:
             values = {k: np.swapaxes(v, 0, 1)[None] for k, v in drawn.items()}
         else:
             values = drawn
@@ -186,12 +184,12 @@ class EnumeratedPosterior(Posterior):
 
 
 def _argmin(row, key, energy, these: Unknowns):
-    index, value = lowest(lambda i: evaluated(energy, {**row["given"], **these.at(row, i)}), these.n)
+    index, value = lowest(lambda i: checked_energy(energy, {**row["given"], **these.at(row, i)}), these.n)
     return these.at(row, index), value
 
 
 def _log_probs(row, energy, these: Unknowns):
-    logits = table(lambda i: -evaluated(energy, {**row["given"], **these.at(row, i)}), these.n)
+    logits = table(lambda i: -checked_energy(energy, {**row["given"], **these.at(row, i)}), these.n)
     return logits - jax.nn.logsumexp(logits)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ... import finite
 from ...finite import Assignments
 from ...spaces import Binary, Categorical, Space
-from .._query import Question
+from .._query import Query
 
 
 class Unknowns(eqx.Module):
@@ -24,7 +24,7 @@ class Unknowns(eqx.Module):
     """
 
     spaces: tuple[tuple[str, Space], ...] = eqx.field(static=True)
-    partly: frozenset[str] = eqx.field(static=True)
+    partially_observed: frozenset[str] = eqx.field(static=True)
 
     @property
     def joint(self) -> Assignments:
@@ -41,7 +41,7 @@ class Unknowns(eqx.Module):
     def log_copies(self, row: dict[str, Any]) -> Any:
         total = 0.0
         for name, space in self.spaces:
-            if name in self.partly:
+            if name in self.partially_observed:
                 padded = jnp.sum(row["positions"][name] == row["given"][name].value.size)
                 total = total + np.log(float(space.values_per_coordinate)) * padded
         return total
@@ -49,7 +49,7 @@ class Unknowns(eqx.Module):
     def at(self, row: dict[str, Any], index: Any) -> dict[str, Any]:
         """Complete values of these variables in the joint value with this number."""
         out = self.joint.at(index)
-        for name in self.partly & set(out):
+        for name in self.partially_observed & set(out):
             value = row["given"][name].value
             flat = (
                 value.reshape(-1).at[row["positions"][name]].set(out[name].astype(value.dtype), mode="drop")
@@ -59,7 +59,7 @@ class Unknowns(eqx.Module):
 
 
 def unknowns(
-    question: Question, *, hidden: bool = True, left: frozenset[str] = frozenset()
+    query: Query, *, hidden: bool = True, left: frozenset[str] = frozenset()
 ) -> tuple[Unknowns, dict[str, Any]]:
     """The unknowns of a question, and its rows as `Unknowns` reads them.
 
@@ -67,16 +67,16 @@ def unknowns(
     variables by themselves; `left` names variables whose missing coordinates the energy sums out.
     """
     spaces, positions = {}, {}
-    for name, space in question.sought.items():
-        if name in question.partly:
+    for name, space in query.targets.items():
+        if name in query.partially_observed:
             if name in left:
                 continue
-            positions[name], m = _missing_positions(question.given[name].observed, question.n)
+            positions[name], m = _missing_positions(query.given[name].observed, query.n)
             spaces[name] = _of_size(space, m)
         elif hidden:
             spaces[name] = space
     these = Unknowns(tuple(spaces.items()), frozenset(positions))
-    return these, {"given": question.given, "positions": positions}
+    return these, {"given": query.given, "positions": positions}
 
 
 def _of_size(space: Space, m: int) -> Space:

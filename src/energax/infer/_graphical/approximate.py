@@ -8,14 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..._util.labelled import Labelled
 from ...algorithms.factors.loopy import loopy
 from ...algorithms.factors.mean_field import mean_field
 from ...errors import BadInput, Unsuitable
 from ...estimate import Estimate
-from ...parameters import remembered
+from ...parameters import cached_on
 from .._method import Cost, Method
-from .._posterior import Labelled, Posterior
-from .._query import Question
+from .._posterior import Posterior
+from .._query import Query
 from .message_passing import on_host
 
 
@@ -24,16 +25,16 @@ class OnTables(Method):
 
     tasks = frozenset({"posterior", "log_prob", "log_partition"})
 
-    def unsuitable(self, task, question):
-        if not hasattr(question.energy, "tables"):
-            return f"needs tables over finite variables, which {type(question.energy).__name__} has not"
+    def unsupported_reason(self, task, query):
+        if not hasattr(query.energy, "tables"):
+            return f"needs tables over finite variables, which {type(query.energy).__name__} has not"
         return None
 
-    def kind(self, task, question):
+    def kind(self, task, query):
         return "estimate"
 
-    def cost(self, task, question):
-        tables = remembered(question.energy, "tables", on_host)
+    def cost(self, task, query):
+        tables = cached_on(query.energy, "tables", on_host)
         return Cost(n_bytes=2 * sum(t.nbytes for t in tables.logs))
 
     @abstractmethod
@@ -44,30 +45,30 @@ class OnTables(Method):
     def log_z(self, found: Any) -> Any:
         """log Z as these beliefs have it."""
 
-    def rows(self, question: Question, key: Any) -> list[tuple[Any, Any]]:
+    def rows(self, query: Query, key: Any) -> list[tuple[Any, Any]]:
         """(tables, beliefs) of every row."""
-        tables = remembered(question.energy, "tables", on_host)
-        keys = jax.random.split(jax.random.key(0) if key is None else key, question.n)
+        tables = cached_on(query.energy, "tables", on_host)
+        keys = jax.random.split(jax.random.key(0) if key is None else key, query.n)
         out = []
-        for i in range(question.n):
-            rest, evidence = tables.given(jax.tree.map(lambda a, i=i: a[i], question.given))
+        for i in range(query.n):
+            rest, evidence = tables.given(jax.tree.map(lambda a, i=i: a[i], query.given))
             if not rest.names:
                 raise BadInput("given", "values of all variables", "something left to find")
             out.append((rest, self.run(rest, evidence, keys[i])))
         return out
 
-    def posterior(self, question, key):
-        return ApproximatePosterior(question, key, self)
+    def posterior(self, query, key):
+        return ApproximatePosterior(query, key, self)
 
-    def log_partition(self, question, key):
-        ((_, found),) = self.rows(question, key)
+    def log_partition(self, query, key):
+        ((_, found),) = self.rows(query, key)
         return Estimate(
-            np.asarray(self.log_z(found)), kind=self.kind("log_partition", question), method=self.label
+            np.asarray(self.log_z(found)), kind=self.kind("log_partition", query), method=self.label
         )
 
-    def log_prob(self, question, key):
-        log_z = np.stack([self.log_z(found) for _, found in self.rows(question, key)])
-        whole = self.log_partition(Question(question.energy, {}), key).value
+    def log_prob(self, query, key):
+        log_z = np.stack([self.log_z(found) for _, found in self.rows(query, key)])
+        whole = self.log_partition(Query(query.energy, {}), key).value
         return Estimate(log_z - whole, kind="estimate", method=self.label)
 
 
@@ -98,7 +99,7 @@ class BeliefPropagation(OnTables):
     def label(self):
         return "belief propagation"
 
-    def why(self, task, question):
+    def why(self, task, query):
         return "messages on loops cost no more than the tables"
 
     def run(self, tables, evidence, key):
@@ -131,10 +132,10 @@ class MeanField(OnTables):
     def label(self):
         return "mean field"
 
-    def why(self, task, question):
+    def why(self, task, query):
         return "a product of independent variables is cheap, and bounds log Z from below"
 
-    def kind(self, task, question):
+    def kind(self, task, query):
         return "lower bound" if task == "log_partition" else "estimate"
 
     def run(self, tables, evidence, key):
@@ -150,28 +151,28 @@ class ApproximatePosterior(Posterior):
 
     kind = "estimate"
 
-    def __init__(self, question: Question, key: Any, by: OnTables):
-        super().__init__(question, key)
+    def __init__(self, query: Query, key: Any, by: OnTables):
+        super().__init__(query, key)
         self._by, self.method = by, by.label
 
     def _rows(self) -> Any:
-        return self._once("rows", lambda: self._by.rows(self._question, self._key))
+        return self._once("rows", lambda: self._by.rows(self._query, self._key))
 
     @property
     def converged(self) -> Any:
-        return self._question.answer(np.array([bool(found.converged) for _, found in self._rows()]))
+        return self._query.answer(np.array([bool(found.converged) for _, found in self._rows()]))
 
     @property
     def iterations(self) -> Any:
-        return self._question.answer(np.array([int(found.iterations) for _, found in self._rows()]))
+        return self._query.answer(np.array([int(found.iterations) for _, found in self._rows()]))
 
     @property
     def change(self) -> Any:
         """Of a message, or of the bound, in the last iteration."""
-        return self._question.answer(np.array([float(found.change) for _, found in self._rows()]))
+        return self._query.answer(np.array([float(found.change) for _, found in self._rows()]))
 
     def _marginals(self):
-        rows, spaces = self._rows(), self._question.spaces
+        rows, spaces = self._rows(), self._query.spaces
         found = {n: np.stack([b.variables[i] for _, b in rows]) for i, n in enumerate(rows[0][0].names)}
         return {n: Labelled.of(found[n], spaces[n].labels) for n in spaces if n in found}
 
@@ -179,8 +180,8 @@ class ApproximatePosterior(Posterior):
         return {}
 
     def _log_evidence(self):
-        estimate = self._by.log_prob(self._question, self._key)
-        return estimate if self._question.many else estimate[0]
+        estimate = self._by.log_prob(self._query, self._key)
+        return estimate if self._query.many else estimate[0]
 
     def _only_single(self, what: str) -> Unsuitable:
         return Unsuitable(

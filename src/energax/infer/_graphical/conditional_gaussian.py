@@ -2,114 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...algorithms.factors.tables import Tables
-from ...algorithms.gaussian.linear_system import GaussianBlock, LinearSystem
+from ..._util.labelled import Labelled
+from ...algorithms.gaussian.conditional import Mixed, best, log_evidence, read, targets
 from ...algorithms.junction.tree import JunctionTree
 from ...errors import BadInput
 from ...estimate import Estimate
-from ...missing import is_masked, known, mask_of
+from ...missing import known, mask_of
 from ...samplers import Draws
 from .._method import Cost, Method, Minimum
-from .._posterior import Labelled, Posterior
-from .._query import Question, map_rows
+from .._posterior import Posterior
+from .._query import Query, map_rows
 from .message_passing import MessagePassing
-
-
-class Mixed(eqx.Module):
-    """Tables over finite variables, linear equations with noise over real ones, and constants."""
-
-    tables: Tables
-    system: LinearSystem
-    constants: dict[str, Any]
-
-    def known_names(self, given: Mapping[str, Any]) -> frozenset[str]:
-        """The variables that every row knows."""
-        return frozenset({k for k, v in given.items() if not is_masked(v)} | set(self.constants))
-
-    def blocks(self, row: Mapping[str, Any], temperature: Any = 1.0) -> tuple[GaussianBlock, ...]:
-        """The Gaussians of the real variables given a row, those apart that do not touch."""
-        finite = {k: v for k, v in row.items() if k in self.tables.names}
-        chosen = {k: v for k, v in finite.items() if not is_masked(v)}
-        values = {**{k: v for k, v in row.items() if k not in finite}, **self.constants}
-        layouts = self.system.layouts(self.known_names(row))
-        return tuple(self.system.block(layout, values, chosen, temperature) for layout in layouts)
-
-    def joined(self, logs: Any, factors: Any, blocks: Any, row: Mapping[str, Any]) -> tuple[Tables, Any]:
-        """The finite problem: the tables, and for each block what its real variables say of the choices."""
-        tables = Tables(self.tables.names, self.tables.cards, self.tables.scopes, tuple(logs))
-        rest, evidence = tables.given({k: v for k, v in row.items() if k in tables.names})
-        scopes = tuple(tuple(rest.names.index(n) for n in block.over) for block in blocks)
-        set_aside = tuple(self._as_set(name, value, row) for name, value in self.constants.items())
-        scopes = (*rest.scopes, *scopes, *(() for _ in set_aside))
-        return Tables(rest.names, rest.cards, scopes, (*rest.logs, *factors, *set_aside)), evidence
-
-    def _as_set(self, name: str, value: Any, row: Mapping[str, Any]) -> Any:
-        """0 where a row agrees with a constant, in single precision, or says nothing of it; else −∞."""
-        if name not in row:
-            return jnp.zeros((), value.dtype)
-        same = jnp.asarray(known(row[name])).astype(jnp.float32) == value.astype(jnp.float32)
-        return jnp.where(same | ~mask_of(row[name]), 0, -jnp.inf).astype(value.dtype)
-
-    def shapes_given(self, certain: Collection[str]) -> tuple[Any, Any, int]:
-        """(cards, scopes) of the finite problem and how many numbers its Gaussians hold; nothing computed."""
-        cards, scopes = self.tables.shapes_given(certain)
-        left = [n for n in self.tables.names if n not in certain]
-        layouts = self.system.layouts(frozenset(certain) | set(self.constants))
-        factors = tuple(tuple(left.index(n) for n in layout.over) for layout in layouts)
-        return cards, (*scopes, *factors), sum(layout.numbers for layout in layouts)
-
-
-class Read(eqx.Module):
-    """What a row says: log p of it, and the probabilities of all that is finite."""
-
-    log_evidence: Any
-    entries: tuple[Any, ...]  # of every table, in its shape
-    shares: tuple[Any, ...]  # p(over | row) of every block, flat
-    marginals: dict[str, Any]
-    blocks: tuple[GaussianBlock, ...]
-
-
-def read(mixed: Mixed, row: Mapping[str, Any], temperature: Any = 1.0) -> Read:
-    """Sum over the choices, integrate over the reals; at a temperature T of densities to the power 1/T."""
-    blocks = mixed.blocks(row, temperature)
-    logs = tuple(jnp.asarray(log) / temperature for log in mixed.tables.logs)
-    factors = tuple(block.log_density for block in blocks)
-    rest, evidence = mixed.joined(logs, factors, blocks, row)
-
-    def total(logs, factors, evidence):
-        return mixed.joined(logs, factors, blocks, row)[0].log_partition(evidence)
-
-    # The gradient of log Z in the logs of a factor is the marginal of its variables.
-    value, gradient = jax.value_and_grad(total, argnums=(0, 1, 2))(logs, factors, evidence)
-    shares = tuple(share.reshape(-1) for share in gradient[1])
-    marginals = dict(zip(rest.names, gradient[2], strict=True))
-    return Read(temperature * value, gradient[0], shares, marginals, blocks)
-
-
-def log_evidence(mixed: Mixed, row: Mapping[str, Any]) -> Any:
-    """log p(row)."""
-    rest, evidence = _posed(mixed, row, mixed.blocks(row))
-    return rest.log_partition(evidence)
-
-
-def best(mixed: Mixed, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[GaussianBlock, ...], Any]:
-    """The choices at the peak of the joint density, the Gaussians, and the log of that density."""
-    blocks = mixed.blocks(row)
-    rest, evidence = mixed.joined(mixed.tables.logs, [b.log_peak for b in blocks], blocks, row)
-    states, value = rest.maximise(evidence)
-    return states, blocks, value
-
-
-def _posed(mixed: Mixed, row: Mapping[str, Any], blocks: tuple[GaussianBlock, ...]) -> tuple[Tables, Any]:
-    return mixed.joined(mixed.tables.logs, [b.log_density for b in blocks], blocks, row)
 
 
 class ConditionalGaussian(Method):
@@ -144,41 +53,41 @@ class ConditionalGaussian(Method):
     def label(self):
         return "conditional Gaussian"
 
-    def unsuitable(self, task, question):
-        if not hasattr(question.energy, "mixed"):
-            return f"needs tables and linear-Gaussian nodes, which {type(question.energy).__name__} has not"
+    def unsupported_reason(self, task, query):
+        if not hasattr(query.energy, "mixed"):
+            return f"needs tables and linear-Gaussian nodes, which {type(query.energy).__name__} has not"
         return None
 
-    def why(self, task, question):
+    def why(self, task, query):
         return (
             "given their finite parents the real variables are one Gaussian, and the rest is a junction tree"
         )
 
-    def cost(self, task, question):
-        tree, numbers = _size(question)
+    def cost(self, task, query):
+        tree, numbers = _size(query)
         item = jnp.zeros(()).dtype.itemsize
         n_bytes = 3 * numbers * item + (0 if tree is None else tree.bytes)
         return Cost(n_bytes=n_bytes, operations=2 * numbers + (0 if tree is None else tree.operations))
 
-    def log_partition(self, question, key):
-        return Estimate(np.asarray(question.energy.log_partition()), kind="exact", method=self.label)
+    def log_partition(self, query, key):
+        return Estimate(np.asarray(query.energy.log_partition()), kind="exact", method=self.label)
 
-    def log_prob(self, question, key):
-        return Estimate(_each(_evidence, question), kind="exact", method=self.label)
+    def log_prob(self, query, key):
+        return Estimate(_each(_evidence, query), kind="exact", method=self.label)
 
-    def posterior(self, question, key):
-        _size(question)  # what will not fit is said now, not when the answer is looked at
-        _refuse_impossible(question)
-        return MixedPosterior(question, key)
+    def posterior(self, query, key):
+        _size(query)  # what will not fit is said now, not when the answer is looked at
+        _check_possible(query)
+        return MixedPosterior(query, key)
 
-    def argmin(self, question, key):
-        _refuse_impossible(question)
-        values, energy = _each(_most_probable, question)
-        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+    def argmin(self, query, key):
+        _check_possible(query)
+        values, energy = _each(_most_probable, query)
+        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
 
-    def sample(self, question, n, key):
-        _refuse_impossible(question)
-        return MixedPosterior(question)._sample(n, key)
+    def sample(self, query, n, key):
+        _check_possible(query)
+        return MixedPosterior(query)._sample(n, key)
 
 
 class MixedPosterior(Posterior):
@@ -193,7 +102,7 @@ class MixedPosterior(Posterior):
     @property
     def variance(self) -> dict[str, np.ndarray]:
         """Var[variable | given] by name, of the real variables: within and between the choices."""
-        return self._question.answer(self._once("answers", self._answers)["variance"])
+        return self._query.answer(self._once("answers", self._answers)["variance"])
 
     @property
     def std(self) -> dict[str, np.ndarray]:
@@ -201,12 +110,12 @@ class MixedPosterior(Posterior):
         return {name: np.sqrt(value) for name, value in self.variance.items()}
 
     def _answers(self):
-        return _each(_answers, self._question)
+        return _each(_answers, self._query)
 
     def _marginals(self):
-        found, given = self._once("answers", self._answers)["marginals"], self._question.given
+        found, given = self._once("answers", self._answers)["marginals"], self._query.given
         out = {}
-        for name, space in self._question.spaces.items():
+        for name, space in self._query.spaces.items():
             if space.is_finite:  # what is given is certain
                 sure = np.eye(space.n_values)[given[name]] if name not in found else found[name]
                 out[name] = Labelled.of(sure, space.labels)
@@ -216,46 +125,46 @@ class MixedPosterior(Posterior):
         return self._once("answers", self._answers)["mean"]
 
     def _mode(self):
-        return _each(_most_probable, self._question)[0]
+        return _each(_most_probable, self._query)[0]
 
     def _joint(self, names):
-        return _each(_joint, self._question, names)
+        return _each(_joint, self._query, names)
 
     def _sample(self, n, key):
-        drawn = _each(draws, self._question, n, key=key)
-        values = {k: np.swapaxes(v, 0, 1)[None] if self._question.many else v for k, v in drawn.items()}
+        drawn = _each(_draw, self._query, n, key=key)
+        values = {k: np.swapaxes(v, 0, 1)[None] if self._query.many else v for k, v in drawn.items()}
         return Draws(values, method=self.method, exact=True)
 
     def _log_evidence(self):
-        if not self._question.given:
+        if not self._query.given:
             return Estimate(0.0, method=self.method)
         value = self._once("answers", self._answers)["log evidence"]
-        return Estimate(self._question.answer(value), kind="exact", method=self.method)
+        return Estimate(self._query.answer(value), kind="exact", method=self.method)
 
 
-def _mixed(question: Question) -> Mixed:
-    energy: Any = question.energy
+def _mixed(query: Query) -> Mixed:
+    energy: Any = query.energy
     return energy.mixed()
 
 
-def _size(question: Question) -> tuple[JunctionTree | None, int]:
-    mixed = _mixed(question)
-    cards, scopes, numbers = mixed.shapes_given(mixed.known_names(question.given))
+def _size(query: Query) -> tuple[JunctionTree | None, int]:
+    mixed = _mixed(query)
+    cards, scopes, numbers = mixed.shapes_given(mixed.known_names(query.given))
     return (JunctionTree.build(cards, scopes) if cards else None), numbers
 
 
-def _each(function: Any, question: Question, *arguments: Any, key: Any = None) -> Any:
-    tree, numbers = _size(question)
+def _each(function: Any, query: Query, *arguments: Any, key: Any = None) -> Any:
+    tree, numbers = _size(query)
     entries = 3 * numbers + (0 if tree is None else tree.bytes // 8)
-    rows, n = question.given, question.n
-    return map_rows(function, rows, n, question.energy, *arguments, key=key, numbers_per_row=max(1, entries))
+    rows, n = query.given, query.n
+    return map_rows(function, rows, n, query.energy, *arguments, key=key, numbers_per_row=max(1, entries))
 
 
-def _refuse_impossible(question: Question) -> None:
+def _check_possible(query: Query) -> None:
     """No real value is impossible, but choices may be, and another value of what was set."""
-    mixed = _mixed(question)
-    energy: Any = question.energy
-    one = question.given if question.many else jax.tree.map(lambda a: a[0], question.given)
+    mixed = _mixed(query)
+    energy: Any = query.energy
+    one = query.given if query.many else jax.tree.map(lambda a: a[0], query.given)
     for name, value in mixed.constants.items():
         if name in one:
             seen, value = np.asarray(known(one[name]), np.float32), np.float32(value)
@@ -265,8 +174,8 @@ def _refuse_impossible(question: Question) -> None:
                 raise BadInput("given", found, f"{value:g}, to which it was set")
     chosen = {k: v for k, v in one.items() if k in mixed.tables.names}
     doubtful = any(np.isneginf(np.asarray(log)).any() for log in mixed.tables.logs)
-    if chosen and doubtful and np.isneginf(_each(_evidence, question)).any():
-        MessagePassing().argmin(Question(energy.finite_part(), chosen), None)  # says which entries conflict
+    if chosen and doubtful and np.isneginf(_each(_evidence, query)).any():
+        MessagePassing().argmin(Query(energy.finite_part(), chosen), None)  # says which entries conflict
 
 
 # -- functions of one row, compiled once a shape and a set of given names ---------------------------
@@ -299,11 +208,7 @@ def _most_probable(row, key, energy):
     for block in blocks:
         at = block.expected()[block.index(states)]
         found.update({name: at[k] for k, name in enumerate(block.names)})
-    return _sought(found, row), -value
-
-
-def _sought(found, row):
-    return {k: v for k, v in found.items() if k not in row or is_masked(row[k])}
+    return targets(found, row), -value
 
 
 def _joint(row, key, energy, names):
@@ -311,19 +216,3 @@ def _joint(row, key, energy, names):
     rest, evidence = _posed(mixed, row, mixed.blocks(row))
     tree = JunctionTree.build(rest.cards, rest.scopes)
     return jnp.exp(tree.joint(tuple(rest.names.index(n) for n in names), rest.logs, evidence))
-
-
-def draws(row, key, energy, n):
-    """n draws of all that is hidden: the choices by the junction tree, then the real variables given them."""
-    mixed = energy.mixed()
-    blocks = mixed.blocks(row)
-    rest, evidence = _posed(mixed, row, blocks)
-    first, *others = jax.random.split(key, 1 + len(blocks))
-    found = {name: jnp.broadcast_to(value, (n,)) for name, value in mixed.constants.items()}
-    if rest.cards:
-        found.update(rest.draw(first, n, evidence))
-    for block, sub in zip(blocks, others, strict=True):
-        index = jnp.broadcast_to(block.index(found), (n,))
-        drawn = jax.vmap(block.draw)(jax.random.split(sub, n), index)
-        found.update({name: drawn[:, k] for k, name in enumerate(block.names)})
-    return _sought(found, row)

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...energy import evaluated
+from ..._util.labelled import Labelled
+from ...energy import checked_energy
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...missing import is_masked
 from .._method import Cost, Method
-from .._posterior import Labelled, Posterior
-from .._query import Question
+from .._posterior import Posterior
+from .._query import Query
 
 
 class LikelihoodWeighting(Method):
@@ -46,37 +47,39 @@ class LikelihoodWeighting(Method):
     def label(self):
         return "likelihood weighting"
 
-    def unsuitable(self, task, question):
-        if not hasattr(question.energy, "nodes"):
-            return f"needs a Bayesian network, which {type(question.energy).__name__} is not"
-        if any(not s.is_finite for s in question.spaces.values()):
+    def unsupported_reason(self, task, query):
+        if not hasattr(query.energy, "nodes"):
+            return f"needs a Bayesian network, which {type(query.energy).__name__} is not"
+        if any(not s.is_finite for s in query.spaces.values()):
             return "is for finite variables"
-        if question.partly:
-            return f"needs the same variables known in every row, and some lack {list(question.partly)}"
+        if query.partially_observed:
+            return (
+                f"needs the same variables known in every row, and some lack {list(query.partially_observed)}"
+            )
         return None
 
-    def why(self, task, question):
+    def why(self, task, query):
         return "draws cost the same at any width"
 
-    def kind(self, task, question):
+    def kind(self, task, query):
         return "estimate"
 
-    def cost(self, task, question):
-        return Cost(evaluations=self.n_draws * question.n)
+    def cost(self, task, query):
+        return Cost(evaluations=self.n_draws * query.n)
 
-    def rows(self, question: Question, key: Any) -> list[tuple[dict[str, Any], Any]]:
+    def rows(self, query: Query, key: Any) -> list[tuple[dict[str, Any], Any]]:
         """(draws, log weights) of every row."""
         out = []
-        for i, sub in enumerate(jax.random.split(key, question.n)):
-            row = {k: jnp.asarray(v[i]) for k, v in question.given.items() if not is_masked(v)}
-            out.append(jax.tree.map(np.asarray, _weighted(question.energy, row, sub, self.n_draws)))
+        for i, sub in enumerate(jax.random.split(key, query.n)):
+            row = {k: jnp.asarray(v[i]) for k, v in query.given.items() if not is_masked(v)}
+            out.append(jax.tree.map(np.asarray, _weighted(query.energy, row, sub, self.n_draws)))
         return out
 
-    def posterior(self, question, key):
-        found = WeightedPosterior(question, key, self)
+    def posterior(self, query, key):
+        found = WeightedPosterior(query, key, self)
         for i, (_, log_weight) in enumerate(found.weighted()):
             if np.isneginf(log_weight).all():
-                where = f" of row {i}" if question.many else ""
+                where = f" of row {i}" if query.many else ""
                 raise BadInput(
                     "given",
                     f"evidence{where} that none of {self.n_draws:,} draws allows",
@@ -85,8 +88,8 @@ class LikelihoodWeighting(Method):
                 )
         return found
 
-    def log_prob(self, question, key):
-        return _evidence(self.rows(question, key), self.label)
+    def log_prob(self, query, key):
+        return _evidence(self.rows(query, key), self.label)
 
 
 @eqx.filter_jit
@@ -123,12 +126,12 @@ class WeightedPosterior(Posterior):
     kind = "estimate"
     method = "likelihood weighting"
 
-    def __init__(self, question: Question, key: Any, by: LikelihoodWeighting):
-        super().__init__(question, key)
+    def __init__(self, query: Query, key: Any, by: LikelihoodWeighting):
+        super().__init__(query, key)
         self._by = by
 
     def weighted(self) -> Any:
-        return self._once("weighted", lambda: self._by.rows(self._question, self._key))
+        return self._once("weighted", lambda: self._by.rows(self._query, self._key))
 
     def _shares(self) -> list[Any]:
         each = [np.exp(w - w.max()) for _, w in self.weighted()]
@@ -137,10 +140,10 @@ class WeightedPosterior(Posterior):
     @property
     def effective_draws(self) -> Any:
         """1 / Σ w², of normalised weights: how many plain draws these are worth."""
-        return self._question.answer(np.array([1 / np.sum(w**2) for w in self._shares()]))
+        return self._query.answer(np.array([1 / np.sum(w**2) for w in self._shares()]))
 
     def _marginals(self):
-        spaces, out = self._question.spaces, {}
+        spaces, out = self._query.spaces, {}
         for name in self.spaces:
             k = spaces[name].n_values
             each = zip(self.weighted(), self._shares(), strict=True)
@@ -158,13 +161,13 @@ class WeightedPosterior(Posterior):
         return {k: np.stack([c[k] for c in chosen]) for k in self.spaces}
 
     def _log_joint(self, draws: dict[str, Any], row: int) -> Any:
-        question = self._question
+        query = self._query
         n = len(next(iter(draws.values())))
-        given = {k: np.broadcast_to(v[row], n) for k, v in question.given.items()}
-        return -jax.vmap(lambda row: evaluated(question.energy, row))({**draws, **given})
+        given = {k: np.broadcast_to(v[row], n) for k, v in query.given.items()}
+        return -jax.vmap(lambda row: checked_energy(query.energy, row))({**draws, **given})
 
     def _joint(self, names):
-        spaces = self._question.spaces
+        spaces = self._query.spaces
         shape = tuple(spaces[n].n_values for n in names)
         out = []
         for (draws, _), share in zip(self.weighted(), self._shares(), strict=True):
@@ -177,14 +180,14 @@ class WeightedPosterior(Posterior):
 
         picked = []
         for (draws, log_weight), sub in zip(
-            self.weighted(), jax.random.split(key, self._question.n), strict=True
+            self.weighted(), jax.random.split(key, self._query.n), strict=True
         ):
             index = np.asarray(jax.random.categorical(sub, jnp.asarray(log_weight), shape=(n,)))
             picked.append({k: v[index] for k, v in draws.items()})
         values = {k: np.stack([p[k] for p in picked], axis=1)[None] for k in self.spaces}
-        values = values if self._question.many else {k: v[:, :, 0] for k, v in values.items()}
+        values = values if self._query.many else {k: v[:, :, 0] for k, v in values.items()}
         return Draws(values, method=self.method)
 
     def _log_evidence(self):
         estimate = _evidence(self.weighted(), self.method)
-        return estimate if self._question.many else estimate[0]
+        return estimate if self._query.many else estimate[0]

@@ -9,16 +9,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...algorithms.factors.tables import ReadyTables
+from ..._util.labelled import Labelled
+from ...algorithms.factors.tables import PackedTables
 from ...algorithms.junction.tree import JunctionTree
 from ...errors import BadInput, Intractable
 from ...estimate import Estimate
 from ...missing import is_masked, known
-from ...parameters import remembered
+from ...parameters import cached_on
 from ...samplers import Draws
 from .._method import Cost, Method, Minimum
-from .._posterior import Labelled, Posterior
-from .._query import Question
+from .._posterior import Posterior
+from .._query import Query
 
 _FEW_ROWS = 16
 _MOST_SHARED = 2**18  # entries of a tree that is not worth making smaller for every set of known variables
@@ -47,45 +48,42 @@ class MessagePassing(Method):
     def label(self):
         return "message passing"
 
-    def unsuitable(self, task, question):
-        if not hasattr(type(question.energy), "tables"):
-            return f"needs tables over finite variables, which {type(question.energy).__name__} has not"
+    def unsupported_reason(self, task, query):
+        if not hasattr(type(query.energy), "tables"):
+            return f"needs tables over finite variables, which {type(query.energy).__name__} has not"
         return None
 
-    def why(self, task, question):
-        tree = tree_of(question)
+    def why(self, task, query):
+        tree = tree_of(query)
         return f"a junction tree of width {tree.width} answers exactly" if tree else "everything is known"
 
-    def cost(self, task, question):
-        tree = tree_of(question)
+    def cost(self, task, query):
+        tree = tree_of(query)
         return Cost(n_bytes=tree.bytes, operations=tree.operations) if tree else Cost()
 
-    def log_partition(self, question, key):
-        if question.energy.knows_log_partition:
-            return Estimate(np.asarray(question.energy.log_partition()), kind="exact", method=self.label)
-        return Estimate(_log_evidence(question)[0], kind="exact", method=self.label)
+    def log_partition(self, query, key):
+        if query.energy.knows_log_partition:
+            return Estimate(np.asarray(query.energy.log_partition()), kind="exact", method=self.label)
+        return Estimate(_log_evidence(query)[0], kind="exact", method=self.label)
 
-    def log_prob(self, question, key):
-        log_z = self.log_partition(Question(question.energy, {}), key).value
-        return Estimate(_log_evidence(question) - log_z, kind="exact", method=self.label)
+    def log_prob(self, query, key):
+        log_z = self.log_partition(Query(query.energy, {}), key).value
+        return Estimate(_log_evidence(query) - log_z, kind="exact", method=self.label)
 
-    def posterior(self, question, key):
-        found = NetworkPosterior(question, key)
-        found.require_possible()
+    def posterior(self, query, key):
+        found = NetworkPosterior(query, key)
+        found.check_possible()
         return found
 
-    def argmin(self, question, key):
-        refuse_impossible(question, _log_evidence(question))
-        values, energy = solve(_most_probable, question)
-        values = {k: v for k, v in values.items() if k in question.sought}
-        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+    def argmin(self, query, key):
+        check_possible(query, _log_evidence(query))
+        values, energy = solve(_most_probable, query)
+        values = {k: v for k, v in values.items() if k in query.targets}
+        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
 
-    def sample(self, question, n, key):
-        refuse_impossible(question, _log_evidence(question))
-        return NetworkPosterior(question)._sample(n, key)
-
-
-MESSAGE_PASSING = MessagePassing()
+    def sample(self, query, n, key):
+        check_possible(query, _log_evidence(query))
+        return NetworkPosterior(query)._sample(n, key)
 
 
 class NetworkPosterior(Posterior):
@@ -100,10 +98,10 @@ class NetworkPosterior(Posterior):
 
     def _calibrated(self):
         """log Z of every row's evidence, and all marginals end to end, under the names that they are of."""
-        return self._once("calibrated", lambda: solve(_marginals, self._question))
+        return self._once("calibrated", lambda: solve(_marginals, self._query))
 
-    def require_possible(self):
-        refuse_impossible(self._question, self._calibrated()[0])
+    def check_possible(self):
+        check_possible(self._query, self._calibrated()[0])
 
     @property
     def marginals(self):
@@ -111,54 +109,54 @@ class NetworkPosterior(Posterior):
         return self._once("marginals", self._marginals)
 
     def _marginals(self):
-        question, labels = self._question, remembered(self._question.energy, "labels", _all_labels)
+        query, labels = self._query, cached_on(self._query.energy, "labels", _all_labels)
         ((names, states),) = self._calibrated()[1].items()
-        states = question.answer(states)  # the one row, before it is many arrays
+        states = query.answer(states)  # the one row, before it is many arrays
         found, end = {}, 0
         for name in names:
             start, end = end, end + len(labels[name])
             found[name] = Labelled.of(states[..., start:end], labels[name])
         for name in labels.keys() - found.keys():  # what was read out of the tables is certain
-            certain = np.eye(len(labels[name]), dtype=states.dtype)[question.given[name]]
-            found[name] = Labelled.of(question.answer(certain), labels[name])
+            certain = np.eye(len(labels[name]), dtype=states.dtype)[query.given[name]]
+            found[name] = Labelled.of(query.answer(certain), labels[name])
         return found if len(names) == len(labels) else {name: found[name] for name in labels}
 
     def _mean(self):
         return {}
 
     def _mode(self):
-        states = solve(_most_probable, self._question)[0]
+        states = solve(_most_probable, self._query)[0]
         return {k: v for k, v in states.items() if k in self.spaces}
 
     def _joint(self, names):
-        return solve(functools.partial(_joint, names=names), self._question)
+        return solve(functools.partial(_joint, names=names), self._query)
 
     def _sample(self, n, key):
-        drawn = solve(functools.partial(_draws, n=n), self._question, key)
+        drawn = solve(functools.partial(_draws, n=n), self._query, key)
         drawn = {k: v for k, v in drawn.items() if k in self.spaces}
-        values = {k: np.swapaxes(v, 0, 1)[None] if self._question.many else v for k, v in drawn.items()}
+        values = {k: np.swapaxes(v, 0, 1)[None] if self._query.many else v for k, v in drawn.items()}
         return Draws(values, method=self.method, exact=True)
 
     def _log_evidence(self):
-        if not self._question.given:
+        if not self._query.given:
             return Estimate(0.0, method=self.method)
-        log_z = MessagePassing().log_partition(Question(self._question.energy, {}), None).value
+        log_z = MessagePassing().log_partition(Query(self._query.energy, {}), None).value
         estimate = Estimate(self._calibrated()[0] - log_z, kind="exact", method=self.method)
-        return estimate if self._question.many else estimate[0]
+        return estimate if self._query.many else estimate[0]
 
 
-def tree_of(question: Question) -> JunctionTree | None:
+def tree_of(query: Query) -> JunctionTree | None:
     """The junction tree that a question is answered on; None if everything is known."""
-    whole = remembered(question.energy, "tree", _whole_tree)
-    if whole is not None and _shared(whole, question.n):
+    whole = cached_on(query.energy, "tree", _whole_tree)
+    if whole is not None and _shared(whole, query.n):
         return whole
-    certain = [k for k, v in question.given.items() if not is_masked(v)]
-    cards, scopes = remembered(question.energy, "tables", on_host).shapes_given(certain)
+    certain = [k for k, v in query.given.items() if not is_masked(v)]
+    cards, scopes = cached_on(query.energy, "tables", on_host).shapes_given(certain)
     return JunctionTree.build(cards, scopes) if cards else None
 
 
 def _whole_tree(energy: Any) -> JunctionTree | None:
-    tables = remembered(energy, "tables", on_host)
+    tables = cached_on(energy, "tables", on_host)
     with contextlib.suppress(Intractable):
         return JunctionTree.build(tables.cards, tables.scopes)
     return None
@@ -168,14 +166,14 @@ def _shared(whole: JunctionTree, n: int) -> bool:
     return whole.cost.entries <= _MOST_SHARED or n > _FEW_ROWS
 
 
-def solve(ask: Any, question: Question, key: Any = None, *, together: bool = True) -> Any:
+def solve(ask: Any, query: Query, key: Any = None, *, together: bool = True) -> Any:
     """`ask(tables, evidence, key)` of every row of evidence; answers with a leading axis of rows.
 
     A tree of moderate size is that of the whole network, compiled once for whatever is given, with
     evidence as vectors and many rows in one call. A large one is made for what is left when known
     values are read out of their tables, which makes it smaller, and rows are answered one by one.
     """
-    energy, given, n = question.energy, question.given, question.n
+    energy, given, n = query.energy, query.given, query.n
     if n > 1 and key is None:  # rows of finite values repeat themselves: each is answered once
         given, n, places = _distinct(given)
         answers = _answers(ask, energy, given, n, None, together)
@@ -192,15 +190,15 @@ def _distinct(given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
 
 
 def _answers(ask: Any, energy: Any, given: dict[str, Any], n: int, key: Any, together: bool) -> Any:
-    tree = remembered(energy, "tree", _whole_tree) if together else None
+    tree = cached_on(energy, "tree", _whole_tree) if together else None
     if tree is None or not _shared(tree, n):
-        tables = remembered(energy, "tables", on_host)
+        tables = cached_on(energy, "tables", on_host)
         keys = [None] * n if key is None else jax.random.split(key, n)
         rows = [jax.tree.map(lambda a, i=i: a[i], given) for i in range(n)]
         each = [ask(*tables.given(row), k) for row, k in zip(rows, keys, strict=True)]
         return jax.tree.map(lambda *parts: np.stack(parts), *each)
     itemsize = jax.dtypes.canonicalize_dtype(float).itemsize
-    tables = remembered(energy, f"ready tables of {itemsize} bytes", _ready)
+    tables = cached_on(energy, f"ready tables of {itemsize} bytes", _ready)
     evidence = tables.evidence(given, n)
     if n == 1:
         answer = ask(tables, (evidence[0],), key)
@@ -221,8 +219,8 @@ def on_host(energy: Any) -> Any:
     return energy.tables().on_host()
 
 
-def _ready(energy: Any) -> ReadyTables:
-    return ReadyTables(remembered(energy, "tables", on_host), remembered(energy, "tree", _whole_tree))
+def _ready(energy: Any) -> PackedTables:
+    return PackedTables(cached_on(energy, "tables", on_host), cached_on(energy, "tree", _whole_tree))
 
 
 def _all_labels(energy: Any) -> dict[str, tuple[str, ...]]:
@@ -231,27 +229,27 @@ def _all_labels(energy: Any) -> dict[str, tuple[str, ...]]:
     return {name: getattr(s, "labels", None) or numbers(s) for name, s in energy.spaces.items()}
 
 
-def _log_evidence(question: Question) -> np.ndarray:
-    return np.asarray(solve(_log_z, question))
+def _log_evidence(query: Query) -> np.ndarray:
+    return np.asarray(solve(_log_z, query))
 
 
-def refuse_impossible(question: Question, log_p: np.ndarray) -> None:
+def check_possible(query: Query, log_p: np.ndarray) -> None:
     """Evidence of probability zero has no posterior: say which entries cannot go together."""
     impossible = np.asarray(log_p) == -np.inf
     if not impossible.any():
         return
-    if not question.given:
+    if not query.given:
         raise BadInput("energy", "no state of any probability", "a model that allows something")
     row = int(np.argmax(impossible))
-    clash = {k: jax.tree.map(lambda a: a[row], v) for k, v in question.given.items()}
+    clash = {k: jax.tree.map(lambda a: a[row], v) for k, v in query.given.items()}
     clash = {k: v for k, v in clash.items() if not is_masked(v) or bool(v.observed)}
     for name in list(clash):  # what can be dropped with the rest still impossible is not to blame
         fewer = {k: v for k, v in clash.items() if k != name}
-        if fewer and np.isneginf(_log_evidence(Question(question.energy, fewer)))[0]:
+        if fewer and np.isneginf(_log_evidence(Query(query.energy, fewer)))[0]:
             clash = fewer
-    spaces = question.spaces
+    spaces = query.spaces
     words = " and ".join(f"{k} = {_state(spaces[k], known(v))}" for k, v in clash.items())
-    where = f" in row {row}" if question.many else ""
+    where = f" in row {row}" if query.many else ""
     raise BadInput("given", f"evidence of probability zero{where}: {words}", "values that can occur together")
 
 

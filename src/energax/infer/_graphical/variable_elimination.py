@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..._util.labelled import Labelled
 from ...algorithms.factors.elimination import eliminate
 from ...errors import Unsuitable
 from ...estimate import Estimate
 from .._method import Method
-from .._posterior import Labelled, Posterior
-from .._query import Question
-from .message_passing import refuse_impossible, solve
+from .._posterior import Posterior
+from .._query import Query
+from .message_passing import check_possible, solve
 
 
 class VariableElimination(Method):
@@ -37,24 +38,24 @@ class VariableElimination(Method):
     def label(self):
         return "variable elimination"
 
-    def unsuitable(self, task, question):
-        if not hasattr(question.energy, "tables"):
-            return f"needs tables over finite variables, which {type(question.energy).__name__} has not"
+    def unsupported_reason(self, task, query):
+        if not hasattr(query.energy, "tables"):
+            return f"needs tables over finite variables, which {type(query.energy).__name__} has not"
         return None
 
-    def why(self, task, question):
+    def why(self, task, query):
         return "sums are pushed into the product"
 
-    def posterior(self, question, key):
-        refuse_impossible(question, _log_z(question))
-        return EliminatedPosterior(question, key)
+    def posterior(self, query, key):
+        check_possible(query, _log_z(query))
+        return EliminatedPosterior(query, key)
 
-    def log_partition(self, question, key):
-        return Estimate(_log_z(question)[0], kind="exact", method=self.label)
+    def log_partition(self, query, key):
+        return Estimate(_log_z(query)[0], kind="exact", method=self.label)
 
-    def log_prob(self, question, key):
-        log_z = _log_z(Question(question.energy, {}))[0]
-        return Estimate(_log_z(question) - log_z, kind="exact", method=self.label)
+    def log_prob(self, query, key):
+        log_z = _log_z(Query(query.energy, {}))[0]
+        return Estimate(_log_z(query) - log_z, kind="exact", method=self.label)
 
 
 class EliminatedPosterior(Posterior):
@@ -64,18 +65,18 @@ class EliminatedPosterior(Posterior):
     kind = "exact"
 
     def _marginals(self):
-        spaces = self._question.spaces
+        spaces = self._query.spaces
         return {n: Labelled.of(self._joint((n,)), spaces[n].labels) for n in self.spaces}
 
     def _mean(self):
         return {}
 
     def _joint(self, names):
-        return solve(functools.partial(_kept, names=names), self._question, together=False)
+        return solve(functools.partial(_kept, names=names), self._query, together=False)
 
     def _log_evidence(self):
-        estimate = VariableElimination().log_prob(self._question, None)
-        return estimate if self._question.many else estimate[0]
+        estimate = VariableElimination().log_prob(self._query, None)
+        return estimate if self._query.many else estimate[0]
 
     def _mode(self):
         raise self._refusal("mode")
@@ -87,8 +88,8 @@ class EliminatedPosterior(Posterior):
         return Unsuitable(f"{what}: variable elimination only sums. Use MessagePassing().")
 
 
-def _log_z(question: Question) -> np.ndarray:
-    return np.asarray(solve(functools.partial(_kept, names=()), question, together=False))
+def _log_z(query: Query) -> np.ndarray:
+    return np.asarray(solve(functools.partial(_kept, names=()), query, together=False))
 
 
 def _kept(tables: Any, evidence: Any, key: Any, names: tuple[str, ...]) -> Any:

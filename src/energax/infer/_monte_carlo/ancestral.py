@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from ...energy import answers
+from ...energy import supports_call
 from ...samplers import Draws
 from .._method import Cost, Method
 from .._query import map_rows
@@ -23,33 +23,33 @@ class Ancestral(Method):
 
     tasks = frozenset({"sample"})
 
-    def unsuitable(self, task, question):
-        energy, name = question.energy, type(question.energy).__name__
-        if any(v not in energy.marginalises for v in question.partly):
-            return f"cannot draw the missing coordinates of {list(question.partly)}"
-        names = tuple(question.sought)
-        if not (energy.knows("draw", question.names) and answers(_one_draw, question.row(), energy, names)):
-            given = f" given {', '.join(question.given)}" if question.given else ""
+    def unsupported_reason(self, task, query):
+        energy, name = query.energy, type(query.energy).__name__
+        if any(v not in energy.marginalises for v in query.partially_observed):
+            return f"cannot draw the missing coordinates of {list(query.partially_observed)}"
+        names = tuple(query.targets)
+        if not (energy.knows("draw", query.names) and supports_call(_one_draw, query.row(), energy, names)):
+            given = f" given {', '.join(query.given)}" if query.given else ""
             return f"needs exact draws{given}, which {name} does not know"
         return None
 
-    def why(self, task, question):
-        return f"{type(question.energy).__name__} draws exactly by itself"
+    def why(self, task, query):
+        return f"{type(query.energy).__name__} draws exactly by itself"
 
-    def cost(self, task, question):
+    def cost(self, task, query):
         return Cost(evaluations=0)
 
-    def sample(self, question, n, key):
-        energy, names = question.energy, tuple(question.sought)
-        width = sum(max(1, s.size) for s in question.spaces.values())
-        if question.given:
-            rows = (question.given, question.n, energy, names, n)
+    def sample(self, query, n, key):
+        energy, names = query.energy, tuple(query.targets)
+        width = sum(max(1, s.size) for s in query.spaces.values())
+        if query.given:
+            rows = (query.given, query.n, energy, names, n)
             drawn = map_rows(_row_draws, *rows, key=key, numbers_per_row=n * width)
         else:
             # Nothing is given: draws are rows of their own.
             drawn = map_rows(_row_draw, {}, n, energy, names, key=key, numbers_per_row=width)
             drawn = {k: v[None] for k, v in drawn.items()}
-        if question.many:
+        if query.many:
             drawn = {k: np.swapaxes(v, 0, 1)[None] for k, v in drawn.items()}
         return Draws(drawn, method=self.label, exact=True)
 

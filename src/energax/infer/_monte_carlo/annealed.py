@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algorithms.factors.gibbs import annealed_tables
-from ...energy import Energy, evaluated
-from ...errors import BadInput, need_whole
+from ...energy import Energy, checked_energy
+from ...errors import BadInput, check_whole_number
 from ...estimate import Estimate
 from ...samplers import Gibbs, Sampler, knows_conditional
 from .._graphical.approximate import OnTables
 from .._method import Cost
-from .._query import Question
+from .._query import Query
 from .importance import log_mean, log_prob_less_log_z, unsummable, warn_if_poor
 
 
@@ -49,8 +49,8 @@ class AnnealedImportance(OnTables):
     sampler: Sampler | None = None
 
     def __check_init__(self):
-        need_whole("n_chains", self.n_chains, 2)
-        need_whole("n_steps", self.n_steps)
+        check_whole_number("n_chains", self.n_chains, 2)
+        check_whole_number("n_steps", self.n_steps)
         if self.sampler is not None and not isinstance(self.sampler, Sampler):
             raise BadInput("sampler", type(self.sampler).__name__, "a sampler of energax.samplers, or None")
 
@@ -58,21 +58,21 @@ class AnnealedImportance(OnTables):
     def label(self):
         return "annealed importance"
 
-    def unsuitable(self, task, question):
-        if hasattr(question.energy, "tables"):
+    def unsupported_reason(self, task, query):
+        if hasattr(query.energy, "tables"):
             return None
-        endless = [f"{n!r} in {s!r}" for n, s in question.spaces.items() if not s.is_finite]
+        endless = [f"{n!r} in {s!r}" for n, s in query.spaces.items() if not s.is_finite]
         if endless:
             return f"starts where all values are equally probable, which {', '.join(endless)} have not"
-        return unsummable(question) if task == "log_prob" else None
+        return unsummable(query) if task == "log_prob" else None
 
-    def why(self, task, question):
+    def why(self, task, query):
         return "chains cost the same at any width"
 
-    def cost(self, task, question):
-        if hasattr(question.energy, "tables"):
-            return super().cost(task, question)
-        spaces, energy = question.spaces, question.energy
+    def cost(self, task, query):
+        if hasattr(query.energy, "tables"):
+            return super().cost(task, query)
+        spaces, energy = query.spaces, query.energy
         moves = 1
         for name, space in spaces.items():
             others = {k: jax.ShapeDtypeStruct(s.shape, s.jax_dtype) for k, s in spaces.items() if k != name}
@@ -88,26 +88,26 @@ class AnnealedImportance(OnTables):
     def log_z(self, found):
         return np.asarray(found.value)
 
-    def log_partition(self, question, key):
-        if hasattr(question.energy, "tables"):
-            ((_, found),) = self.rows(question, key)
+    def log_partition(self, query, key):
+        if hasattr(query.energy, "tables"):
+            ((_, found),) = self.rows(query, key)
             return Estimate(found.value, found.stderr, "estimate", self.label)
         sampler = self.sampler or Gibbs()
-        sampler.check(question.energy)
-        log_weights = _log_weights(question.energy, sampler, self.n_chains, self.n_steps, key)
+        sampler.check(query.energy)
+        log_weights = _log_weights(query.energy, sampler, self.n_chains, self.n_steps, key)
         value, error, effective = log_mean(log_weights)
         more = "Take more n_steps, or more n_chains."
         warn_if_poor(type(self).__name__, np.asarray([effective]), self.n_chains, "log Z", more)
-        start = sum(s.size * np.log(s.values_per_coordinate) for s in question.spaces.values())
+        start = sum(s.size * np.log(s.values_per_coordinate) for s in query.spaces.values())
         return Estimate(np.asarray(value) + start, np.asarray(error), "estimate", self.label)
 
-    def log_prob(self, question, key):
-        if not hasattr(question.energy, "tables"):
-            return log_prob_less_log_z(self, question, key)
+    def log_prob(self, query, key):
+        if not hasattr(query.energy, "tables"):
+            return log_prob_less_log_z(self, query, key)
         seen_key, whole_key = jax.random.split(key)
-        rows = [found for _, found in self.rows(question, seen_key)]
+        rows = [found for _, found in self.rows(query, seen_key)]
         own = Estimate(np.array([f.value for f in rows]), np.array([f.stderr for f in rows]), "estimate")
-        found = own - self.log_partition(Question(question.energy, {}), whole_key)
+        found = own - self.log_partition(Query(query.energy, {}), whole_key)
         return Estimate(found.value, found.stderr, "estimate", self.label, found.shared)
 
 
@@ -116,7 +116,7 @@ def _log_weights(energy: Energy, sampler: Sampler, n_chains: int, n_steps: int, 
     """log w = −Σ_t (β_{t+1} − β_t) e(state_t) of every chain, where state_t is drawn at β_t."""
     start_key, key = jax.random.split(key)
     starts = jax.vmap(lambda k: sampler.start(energy, {}, k))(jax.random.split(start_key, n_chains))
-    energies = jax.vmap(lambda state: evaluated(energy, state))
+    energies = jax.vmap(lambda state: checked_energy(energy, state))
 
     def step(t, carry):
         state, log_w = carry

@@ -13,17 +13,17 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from ... import finite
-from ...energy import Energy, answers, free_energy
+from ...energy import Energy, free_energy, supports_call
 from ...errors import BadInput, ConvergenceWarning
 from ...estimate import Estimate
 from ...samplers import Draws, Langevin, run_chains
 from .._exact.closed_form import Exact
 from .._exact.conditional import free_energy_rows
 from .._exact.enumeration import Enumeration
-from .._exact.marginals import size_to_visit, sums_out
+from .._exact.marginals import has_closed_form, size_to_visit
 from .._method import Cost, Method
 from .._optimise.lbfgs import start_in
-from .._query import Question, map_rows
+from .._query import Query, map_rows
 
 _LAPLACE_LIMIT = 256
 _MORE = "Use a better proposal= or more n_samples."
@@ -72,44 +72,44 @@ class Importance(Method):
 
     # -- when it makes sense --------------------------------------------------------------------
 
-    def unsuitable(self, task, question):
+    def unsupported_reason(self, task, query):
         if task == "log_prob":
-            if _log_z_method(question) is not None:
-                return self._unsuitable_proposal(question)
-            return unsummable(question) or self._unsuitable_proposal(Question(question.energy, {}))
-        return self._unsuitable_proposal(question)
+            if _log_z_method(query) is not None:
+                return self._unsuitable_proposal(query)
+            return unsummable(query) or self._unsuitable_proposal(Query(query.energy, {}))
+        return self._unsuitable_proposal(query)
 
-    def _unsuitable_proposal(self, question: Question) -> str | None:
-        energy = question.energy
-        if any(name not in energy.marginalises for name in question.partly):
-            return f"cannot sum out the missing coordinates of {list(question.partly)}"
+    def _unsuitable_proposal(self, query: Query) -> str | None:
+        energy = query.energy
+        if any(name not in energy.marginalises for name in query.partially_observed):
+            return f"cannot sum out the missing coordinates of {list(query.partially_observed)}"
         if self.proposal is not None:
-            if answers(_one_weight, question.row(), jax.random.key(0), energy, self.proposal):
+            if supports_call(_one_weight, query.row(), jax.random.key(0), energy, self.proposal):
                 return None
-            return f"cannot use the proposal {type(self.proposal).__name__} for {list(question.hidden)}"
-        real = {k: v for k, v in question.hidden.items() if v.is_real}
+            return f"cannot use the proposal {type(self.proposal).__name__} for {list(query.hidden)}"
+        real = {k: v for k, v in query.hidden.items() if v.is_real}
         size = sum(s.size for s in real.values())
         if not real:
-            return f"needs a proposal= over {list(question.hidden)}: it can fit one to real variables only"
+            return f"needs a proposal= over {list(query.hidden)}: it can fit one to real variables only"
         if size > _LAPLACE_LIMIT:
             return f"needs a proposal=: it fits one to {_LAPLACE_LIMIT} dimensions at most, not {size}"
-        if not answers(_free_energy_at_anything, question.row(), energy, tuple(real)):
+        if not supports_call(_free_energy_at_anything, query.row(), energy, tuple(real)):
             return f"needs the free energy of {list(real)}"
         return None
 
-    def why(self, task, question):
-        if task == "log_prob" and _log_z_method(question) is not None:
+    def why(self, task, query):
+        if task == "log_prob" and _log_z_method(query) is not None:
             return "the model is normalised and its hidden variables can be proposed"
         return "the integral of exp(−e) has no closed form"
 
-    def kind(self, task, question):
-        if task == "log_prob" and (question is None or _log_z_method(question) is not None):
+    def kind(self, task, query):
+        if task == "log_prob" and (query is None or _log_z_method(query) is not None):
             return "lower bound"
         return "estimate"
 
-    def cost(self, task, question):
-        k = self._k(task == "log_prob" and _log_z_method(question) is not None)
-        n = question.n if task == "log_prob" else 1
+    def cost(self, task, query):
+        k = self._k(task == "log_prob" and _log_z_method(query) is not None)
+        n = query.n if task == "log_prob" else 1
         return Cost(evaluations=n * k, n_bytes=4 * k)
 
     def _k(self, bound: bool) -> int:
@@ -117,37 +117,37 @@ class Importance(Method):
 
     # -- the tasks ----------------------------------------------------------------------------------
 
-    def log_prob(self, question, key):
-        log_z = _log_z_method(question)
+    def log_prob(self, query, key):
+        log_z = _log_z_method(query)
         if log_z is None:
-            return log_prob_less_log_z(self, question, key)
-        value, error, effective = self._log_mean_weight(question, key, self._k(True))
+            return log_prob_less_log_z(self, query, key)
+        value, error, effective = self._log_mean_weight(query, key, self._k(True))
         warn_if_poor("Importance", effective, self._k(True), "log p(x)", _MORE)
         bound = Estimate(value, error, "lower bound", self.label)
-        z = log_z.log_partition(question, key)
+        z = log_z.log_partition(query, key)
         return Estimate(bound.value - z.value, bound.stderr, "lower bound", self.label)
 
-    def log_partition(self, question, key):
+    def log_partition(self, query, key):
         k = self._k(False)
-        value, error, effective = self._log_mean_weight(question, key, k)
+        value, error, effective = self._log_mean_weight(query, key, k)
         warn_if_poor("Importance", effective, k, "log Z", _MORE)
         return Estimate(value[0], error[0], "estimate", self.label)
 
-    def _log_mean_weight(self, question: Question, key: Any, k: int):
+    def _log_mean_weight(self, query: Query, key: Any, k: int):
         fit_key, draw_key = jax.random.split(key)
-        size = sum(max(1, s.size) for s in question.spaces.values())
-        arguments: tuple[Any, ...] = (question.energy, self.proposal, k)
-        rows = question.given
+        size = sum(max(1, s.size) for s in query.spaces.values())
+        arguments: tuple[Any, ...] = (query.energy, self.proposal, k)
+        rows = query.given
         function: Callable[..., Any] = _weigh
         if self.proposal is None:
-            real = tuple(n for n, s in question.hidden.items() if s.is_real)
-            if question.given:
-                function, arguments = _weigh_laplace, (question.energy, real, k)
+            real = tuple(n for n, s in query.hidden.items() if s.is_real)
+            if query.given:
+                function, arguments = _weigh_laplace, (query.energy, real, k)
             else:
-                pilot = _pilot(question.energy, real, fit_key)
-                function, arguments = _weigh_student, (question.energy, real, pilot, k)
+                pilot = _pilot(query.energy, real, fit_key)
+                function, arguments = _weigh_student, (query.energy, real, pilot, k)
         width = min(k, _AT_ONCE) * 8 * size + k
-        return map_rows(function, rows, question.n, *arguments, key=draw_key, numbers_per_row=width)
+        return map_rows(function, rows, query.n, *arguments, key=draw_key, numbers_per_row=width)
 
 
 def warn_if_poor(method: str, effective: np.ndarray, k: int, what: str, remedy: str) -> None:
@@ -166,25 +166,25 @@ def warn_if_poor(method: str, effective: np.ndarray, k: int, what: str, remedy: 
 # -- log Z and F, where they are exact -----------------------------------------------------------------
 
 
-def _log_z_method(question: Question) -> Method | None:
+def _log_z_method(query: Query) -> Method | None:
     for method in (Exact(), Enumeration()):
-        if method.unsuitable("log_partition", question) is None:
+        if method.unsupported_reason("log_partition", query) is None:
             return method
     return None
 
 
-def unsummable(question: Question) -> str | None:
+def unsummable(query: Query) -> str | None:
     """Why F(given) is not exact, where only log Z may be estimated; None if it is."""
-    size = size_to_visit("log_prob", question)
-    if sums_out(question) or (size is not None and size <= finite.ENUMERATION_LIMIT):
+    size = size_to_visit("log_prob", query)
+    if has_closed_form(query) or (size is not None and size <= finite.ENUMERATION_LIMIT):
         return None
     return "would need both a sum over what is hidden and log Z, and neither is tractable"
 
 
-def log_prob_less_log_z(method: Method, question: Question, key: Any) -> Estimate:
+def log_prob_less_log_z(method: Method, query: Query, key: Any) -> Estimate:
     """−F(given) − log Z, the first exact and the second by this method: one error, shared by all rows."""
-    log_z = method.log_partition(Question(question.energy, {}), key)
-    return Estimate(-free_energy_rows(question), method=method.label) - log_z
+    log_z = method.log_partition(Query(query.energy, {}), key)
+    return Estimate(-free_energy_rows(query), method=method.label) - log_z
 
 
 # -- weights, for one row ---------------------------------------------------------------------------

@@ -8,16 +8,16 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ...energy import Energy, evaluated
+from ...energy import Energy, checked_energy
 from ...errors import BadInput, EnergaxError
 from ...missing import known
 from ...samplers import Draws, Langevin, Sampler, run_chains
 from .._method import Cost, Method
 from .._posterior import Posterior, has_mean
-from .._query import Question, map_rows, merged
+from .._query import Query, map_rows, merged
 
 
-class Chains(Method):
+class MCMC(Method):
     """`n_chains` Markov chains of a sampler; a bare sampler as `method=` is one with these defaults.
 
     Args:
@@ -31,7 +31,7 @@ class Chains(Method):
     >>> from energax.infer import sample
     >>> from energax.samplers import Gibbs
     >>> rbm = RBM(np.zeros((3, 2), "f"), np.zeros(3, "f"), np.zeros(2, "f"))
-    >>> sample(rbm, 2000, method=Chains(Gibbs(), warmup=10), key=0).verdict[:35]
+    >>> sample(rbm, 2000, method=MCMC(Gibbs(), warmup=10), key=0).verdict[:35]
     'no sign of trouble (Gibbs, 4 chains'
     """
 
@@ -55,44 +55,44 @@ class Chains(Method):
     def label(self):
         return self.sampler.label
 
-    def unsuitable(self, task, question):
+    def unsupported_reason(self, task, query):
         if isinstance(self.sampler, Langevin):
-            finite = [n for n, s in question.partly.items() if s.is_finite]
-            stuck = [n for n, s in question.partly.items() if s.event_ndim]
+            finite = [n for n, s in query.partially_observed.items() if s.is_finite]
+            stuck = [n for n, s in query.partially_observed.items() if s.event_ndim]
             if finite or stuck:
                 return f"does not move the missing coordinates of {finite + stuck}"
         try:
-            self.sampler.check(_clamped(question))
+            self.sampler.check(_clamped(query))
         except EnergaxError as error:
             return f"does not fit: {str(error).rstrip('.')}"
         return None
 
-    def why(self, task, question):
+    def why(self, task, query):
         return "nothing exact covers what is hidden, and a chain needs only the energy"
 
-    def kind(self, task, question):
+    def kind(self, task, query):
         return "estimate"
 
-    def cost(self, task, question):
+    def cost(self, task, query):
         moves = self.warmup * self.n_chains + self.thin * self.n_draws
-        size = sum(max(1, s.size) for s in question.sought.values())
-        return Cost(evaluations=question.n * moves, n_bytes=4 * question.n * self.n_draws * size)
+        size = sum(max(1, s.size) for s in query.targets.values())
+        return Cost(evaluations=query.n * moves, n_bytes=4 * query.n * self.n_draws * size)
 
-    def sample(self, question, n, key):
+    def sample(self, query, n, key):
         return run_chains(
             self.sampler,
-            question.energy,
+            query.energy,
             n,
             key=key,
-            given=question.given,
-            n_rows=question.n if question.many else None,
+            given=query.given,
+            n_rows=query.n if query.many else None,
             n_chains=self.n_chains,
             warmup=self.warmup,
             thin=self.thin,
         )
 
-    def posterior(self, question, key):
-        return SampledPosterior(question, self.sample(question, self.n_draws, key), self, key)
+    def posterior(self, query, key):
+        return SampledPosterior(query, self.sample(query, self.n_draws, key), self, key)
 
 
 class SampledPosterior(Posterior):
@@ -100,8 +100,8 @@ class SampledPosterior(Posterior):
 
     kind = "estimate"
 
-    def __init__(self, question: Question, draws: Draws, source: Chains, key: Any = None):
-        super().__init__(question, key)
+    def __init__(self, query: Query, draws: Draws, source: MCMC, key: Any = None):
+        super().__init__(query, key)
         self.draws, self._source, self.method = draws, source, draws.method
 
     @property
@@ -111,14 +111,14 @@ class SampledPosterior(Posterior):
     def _mode(self):
         """The draw of lowest energy: no argmin, but the best that was seen."""
         rows = {k: np.moveaxis(v, 0, 1) for k, v in self._rows().items()}
-        q = self._question
+        q = self._query
         best = map_rows(_best, {"given": q.given, "draws": rows}, q.n, q.energy, numbers_per_row=self.draws.n)
         return {k: v[np.arange(q.n), best] for k, v in rows.items()}
 
     def _rows(self) -> dict[str, np.ndarray]:
         """(n, rows, …), also for one example."""
         values = self.draws.values
-        return dict(values) if self._question.many else {k: v[:, None] for k, v in values.items()}
+        return dict(values) if self._query.many else {k: v[:, None] for k, v in values.items()}
 
     def _marginals(self):
         out = {}
@@ -143,8 +143,8 @@ class SampledPosterior(Posterior):
             for i in range(space.size):
                 index = index * space.values_per_coordinate + digits[..., i]
             flat = flat * size + index
-        out = np.zeros((self._question.n, int(np.prod(shape))))
-        for row in range(self._question.n):
+        out = np.zeros((self._query.n, int(np.prod(shape))))
+        for row in range(self._query.n):
             out[row] = np.bincount(flat[:, row], minlength=out.shape[1]) / flat.shape[0]
         return out
 
@@ -156,11 +156,11 @@ class SampledPosterior(Posterior):
 
 
 def _best(row, key, energy):
-    energies = jax.vmap(lambda values: evaluated(energy, merged(row["given"], values)))(row["draws"])
+    energies = jax.vmap(lambda values: checked_energy(energy, merged(row["given"], values)))(row["draws"])
     return energies.argmin()
 
 
-def _clamped(question: Question) -> Energy:
+def _clamped(query: Query) -> Energy:
     """The energy that a chain sees: complete given variables held, the others moving."""
-    complete = {k: known(v)[0] for k, v in question.given.items() if k not in question.partly}
-    return question.energy.given(**complete) if complete else question.energy
+    complete = {k: known(v)[0] for k, v in query.given.items() if k not in query.partially_observed}
+    return query.energy.given(**complete) if complete else query.energy

@@ -8,14 +8,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 
 from ..._util.keys import as_key
-from ...energy import evaluated
+from ...algorithms.optimise.lbfgs import minimise
+from ...energy import checked_energy
 from ...errors import ConvergenceWarning
 from ...finite import Assignments
 from .._method import Cost, Method, Minimum
-from .._query import Question, map_rows, merged
+from .._query import Query, map_rows, merged
 
 _MOST_FINITE = 1024
 
@@ -54,15 +54,15 @@ class LBFGS(Method):
     def label(self):
         return "L-BFGS"
 
-    def unsuitable(self, task, question):
-        real, finite, other = _split(question)
+    def unsupported_reason(self, task, query):
+        real, finite, other = _split(query)
         if other:
             return f"cannot move {other}: whole numbers without end have no gradient"
         if not real:
             return "needs a real hidden variable, to have a gradient"
-        if any(name in question.partly for name in finite):
+        if any(name in query.partially_observed for name in finite):
             return "moves missing coordinates of real variables only"
-        stuck = [n for n in real if n in question.partly and question.spaces[n].event_ndim]
+        stuck = [n for n in real if n in query.partially_observed and query.spaces[n].event_ndim]
         if stuck:
             return f"cannot move single coordinates of {stuck}, which are constrained together"
         n = Assignments(finite).n
@@ -72,28 +72,28 @@ class LBFGS(Method):
             )
         return None
 
-    def why(self, task, question):
-        real, _, _ = _split(question)
+    def why(self, task, query):
+        real, _, _ = _split(query)
         return f"{', '.join(real)} {'is' if len(real) == 1 else 'are'} real and the energy has a gradient"
 
-    def kind(self, task, question):
+    def kind(self, task, query):
         return "estimate"
 
-    def cost(self, task, question):
-        _, finite, _ = _split(question)
-        runs = question.n * self.n_starts * Assignments(finite).n
+    def cost(self, task, query):
+        _, finite, _ = _split(query)
+        runs = query.n * self.n_starts * Assignments(finite).n
         return Cost(evaluations=runs * self.max_iter)
 
-    def argmin(self, question, key):
-        real, finite, _ = _split(question)
+    def argmin(self, query, key):
+        real, finite, _ = _split(query)
         size = sum(max(1, space.size) for space in real.values())
         width = 2 * (self.memory_size + 4) * size * self.n_starts * Assignments(finite).n
         key = as_key(self.seed) if key is None else key
         values, energy, converged = map_rows(
             _minimise,
-            question.given,
-            question.n,
-            question.energy,
+            query.given,
+            query.n,
+            query.energy,
             self,
             tuple(real),
             tuple(finite),
@@ -102,26 +102,26 @@ class LBFGS(Method):
         )
         if not converged.all():
             warnings.warn(
-                f"L-BFGS: {int((~converged).sum())} of {question.n} rows did not reach a gradient below "
+                f"L-BFGS: {int((~converged).sum())} of {query.n} rows did not reach a gradient below "
                 f"{self.tol:g} in {self.max_iter} iterations, or stood still before, as at a kink of the "
                 "energy. Raise max_iter or tol, or n_starts.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return Minimum(
-            question.answer(values),
-            energy=question.answer(energy),
+            query.answer(values),
+            energy=query.answer(energy),
             method=self.label,
-            converged=converged if question.many else bool(converged[0]),
+            converged=converged if query.many else bool(converged[0]),
         )
 
 
-def _split(question: Question):
+def _split(query: Query):
     """Sought variables: real, finite, and those that are neither."""
-    sought = question.sought
-    real = {k: v for k, v in sought.items() if v.is_real}
-    finite = {k: v for k, v in sought.items() if v.is_finite}
-    return real, finite, [k for k in sought if k not in real and k not in finite]
+    targets = query.targets
+    real = {k: v for k, v in targets.items() if v.is_real}
+    finite = {k: v for k, v in targets.items() if v.is_finite}
+    return real, finite, [k for k in targets if k not in real and k not in finite]
 
 
 def start_in(space: Any, key: Any) -> Any:
@@ -143,7 +143,8 @@ def _minimise(row, key, energy, method, real, finite):
         centre = {n: start_in(spaces[n], None) for n in real}
         away = {n: start_in(spaces[n], keys[n]) for n in real}
         start = jax.tree.map(lambda a, b: jnp.where(first, a, b), centre, away)
-        return minimise(lambda u: evaluated(energy, complete(u, index)), start, method)
+        settings = {"tol": method.tol, "max_iter": method.max_iter, "memory_size": method.memory_size}
+        return minimise(lambda u: checked_energy(energy, complete(u, index)), start, **settings)
 
     starts = jax.random.split(key, method.n_starts)
     first = jnp.arange(method.n_starts) == 0
@@ -153,91 +154,3 @@ def _minimise(row, key, energy, method, real, finite):
     u, value, done = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[best], (us, values, converged))
     answer = complete(u, best // method.n_starts)
     return {n: answer[n] for n in (*real, *finite)}, value, done
-
-
-def minimise(function: Any, start: Any, method: LBFGS) -> tuple[Any, Any, Any]:
-    """The end of one run of L-BFGS: the place, the value there, and whether it is a minimum.
-
-    Written out rather than taken from Optax for two reasons. Its zoom line search calls the
-    function at half a dozen places, each compiled by itself; here it is three. And under `vmap` those
-    calls run side by side, and batched factorisations that run side by side can wait for each other
-    for ever on a CPU of few cores (jaxlib's LAPACK kernels wait inside the pool they need).
-    """
-    flat, unravel = ravel_pytree(start)
-    target = lambda x: function(unravel(x))
-    m, eps = method.memory_size, jnp.finfo(flat.dtype).eps
-    nothing = jnp.zeros((m, flat.size), flat.dtype)
-
-    def steepness(gradient):
-        return jnp.max(jnp.abs(gradient), initial=0.0)
-
-    def go_on(carry):
-        gradient, stalled, i = carry[2], carry[-2], carry[-1]
-        begun = (i <= method.max_iter) & (steepness(gradient) > method.tol) & (stalled < 3)
-        return (i == 0) | begun
-
-    def step(carry):
-        x, value, gradient, moves, turns, stalled, i = carry
-        direction = -_two_loops(gradient, moves, turns)
-        slope = direction @ gradient
-        downhill = slope < 0
-        direction = jnp.where(downhill, direction, -gradient)
-        slope = jnp.where(downhill, slope, -gradient @ gradient)
-        # Round 0 stays where it is: it is there for the first value and gradient.
-        length = jnp.where(i == 1, jnp.minimum(1.0, 1 / jnp.linalg.norm(gradient)), 1.0).astype(x.dtype)
-
-        def too_long(search):
-            length, there, k = search
-            return (k < 30) & ~(there <= value + 1e-4 * length * slope)
-
-        def shorter(search):
-            length, _, k = search
-            length = jnp.where(k == 0, length, length / 2)
-            return length, target(x + length * direction), k + 1
-
-        length, there, _ = jax.lax.while_loop(too_long, shorter, (length, jnp.full_like(value, jnp.nan), 0))
-        better = there < value
-        new = jnp.where(better, x + length * direction, x)
-        there, new_gradient = jax.value_and_grad(target)(new)
-        move, turn = new - x, new_gradient - gradient
-        # Only pairs of positive curvature are kept (Li and Fukushima 2001): the direction stays downhill.
-        keep = move @ turn > eps * jnp.sqrt((move @ move) * (turn @ turn))
-        moves = jnp.where(keep, jnp.roll(moves, 1, 0).at[0].set(move), moves)
-        turns = jnp.where(keep, jnp.roll(turns, 1, 0).at[0].set(turn), turns)
-        still = (i > 0) & (value - there <= 10 * eps * jnp.maximum(1.0, jnp.abs(value)))
-        return new, there, new_gradient, moves, turns, jnp.where(still, stalled + 1, 0), i + 1
-
-    zero = jnp.zeros((), jnp.int32)
-    unknown = jnp.full((), jnp.inf, jax.eval_shape(target, flat).dtype)
-    carry = (flat, unknown, jnp.zeros_like(flat), nothing, nothing, zero, zero)
-    x, value, gradient, _, _, stalled, _ = jax.lax.while_loop(go_on, step, carry)
-    # Standing still is as far as this arithmetic goes if the parabola along the gradient has its
-    # lowest point, ‖∇‖² / 2h below, within the rounding of the value; else it is a kink, say.
-    squares = gradient @ gradient
-    ahead = gradient / jnp.sqrt(jnp.maximum(squares, jnp.finfo(flat.dtype).tiny))
-    reach = eps ** (1 / 3) * jnp.maximum(1.0, jnp.max(jnp.abs(x), initial=0.0))
-    h = ahead @ (jax.grad(target)(x + reach * ahead) - gradient) / reach
-    at_rest = squares <= 50 * eps * jnp.maximum(1.0, jnp.abs(value)) * h
-    done = (steepness(gradient) <= method.tol) | ((stalled >= 3) & at_rest)
-    return unravel(x), value, done & jnp.isfinite(value)
-
-
-def _two_loops(gradient: Any, moves: Any, turns: Any) -> Any:
-    """H⁻¹ ∇, with H⁻¹ made of the last pairs of moves and turns of the gradient, newest first."""
-    curvature = jnp.sum(moves * turns, axis=1)
-    rho = jnp.where(curvature > 0, 1 / jnp.where(curvature > 0, curvature, 1), 0)
-
-    def back(q, pair):
-        move, turn, r = pair
-        alpha = r * (move @ q)
-        return q - alpha * turn, alpha
-
-    q, alphas = jax.lax.scan(back, gradient, (moves, turns, rho))
-    squares = turns[0] @ turns[0]
-    q = q * jnp.where(curvature[0] > 0, curvature[0] / jnp.where(squares > 0, squares, 1), 1)
-
-    def forth(r_vector, pair):
-        move, turn, r, alpha = pair
-        return r_vector + (alpha - r * (turn @ r_vector)) * move, None
-
-    return jax.lax.scan(forth, q, (moves, turns, rho, alphas), reverse=True)[0]

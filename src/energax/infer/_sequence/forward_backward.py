@@ -14,8 +14,8 @@ from ...estimate import Estimate
 from ...missing import is_masked, known
 from ...samplers import Draws
 from .._method import Cost, Method, Minimum
-from .._posterior import Posterior, only_one
-from .._query import Question, map_batches, map_rows
+from .._posterior import Posterior, check_single_variable
+from .._query import Query, map_batches, map_rows
 
 
 class ForwardBackward(Method):
@@ -43,47 +43,47 @@ class ForwardBackward(Method):
     def label(self):
         return "forward-backward"
 
-    def unsuitable(self, task, question):
-        energy = question.energy
+    def unsupported_reason(self, task, query):
+        energy = query.energy
         if not (hasattr(energy, "logs") and hasattr(energy, "log_likelihoods")):
             return f"is for hidden Markov chains, and {type(energy).__name__} is none"
         if task == "log_prob":
             if not energy.knows("log_partition"):
                 return "needs an emission that is normalised in x for every z"
-            return None if question.given else "needs x or z"
-        if "x" not in question.given:
+            return None if query.given else "needs x or z"
+        if "x" not in query.given:
             return "needs x, whole or in part; it is drawn by the chain itself"
-        if task == "argmin" and "x" in question.partly:
+        if task == "argmin" and "x" in query.partially_observed:
             return "finds the best states, not the missing coordinates of x"
-        if "z" not in question.sought:
+        if "z" not in query.targets:
             return "finds states, and all of them are given"
         return None
 
-    def why(self, task, question):
+    def why(self, task, query):
         return "messages along the chain sum over all paths"
 
-    def cost(self, task, question):
-        k = question.energy.n_states
-        steps = np.shape(known(next(iter(question.given.values()))))[1]
-        item = question.energy.transition.dtype.itemsize
-        return Cost(n_bytes=4 * question.n * steps * k * item)
+    def cost(self, task, query):
+        k = query.energy.n_states
+        steps = np.shape(known(next(iter(query.given.values()))))[1]
+        item = query.energy.transition.dtype.itemsize
+        return Cost(n_bytes=4 * query.n * steps * k * item)
 
-    def log_prob(self, question, key):
-        value = _each(_evidence, question)
+    def log_prob(self, query, key):
+        value = _each(_evidence, query)
         return Estimate(value, kind="exact", method=self.label)
 
-    def argmin(self, question, key):
-        refuse_impossible(question)
-        values, energy = _each(_best, question)
-        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+    def argmin(self, query, key):
+        check_possible(query)
+        values, energy = _each(_best, query)
+        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
 
-    def posterior(self, question, key):
-        refuse_impossible(question)
-        return ChainPosterior(question, key)
+    def posterior(self, query, key):
+        check_possible(query)
+        return ChainPosterior(query, key)
 
-    def sample(self, question, n, key):
-        refuse_impossible(question)
-        return ChainPosterior(question)._sample(n, key)
+    def sample(self, query, n, key):
+        check_possible(query)
+        return ChainPosterior(query)._sample(n, key)
 
 
 class ChainPosterior(Posterior):
@@ -93,47 +93,47 @@ class ChainPosterior(Posterior):
     kind = "exact"
 
     def _marginals(self):
-        return {"z": _each(_states, self._question)}
+        return {"z": _each(_states, self._query)}
 
     @property
     def pairs(self) -> np.ndarray:
         """p(z_t, z_{t+1} | given), (steps − 1, k, k); rows first."""
-        return self._question.answer(self._once("pairs", lambda: _each(_pairs, self._question)))
+        return self._query.answer(self._once("pairs", lambda: _each(_pairs, self._query)))
 
     def _mean(self):
-        if "x" not in self._question.partly or not hasattr(self._question.energy.emission, "impute"):
+        if "x" not in self._query.partially_observed or not hasattr(self._query.energy.emission, "impute"):
             return {}
-        return _each(_imputed, self._question)
+        return _each(_imputed, self._query)
 
     def _mode(self):
-        return _each(_best, self._question)[0]
+        return _each(_best, self._query)[0]
 
     def _joint(self, names):
-        only_one(names, "z")
-        q = self._question
+        check_single_variable(names, "z")
+        q = self._query
         return map_rows(_listed, q.given, q.n, q.energy, q.spaces["z"].n_values)
 
     def _sample(self, n, key):
-        q = self._question
+        q = self._query
         drawn = map_rows(_draws, q.given, q.n, q.energy, n, key=key, numbers_per_row=n * _width(q))
         values = {k: np.swapaxes(v, 0, 1)[None] if q.many else v for k, v in drawn.items()}
         return Draws(values, method=self.method, exact=True)
 
     def _log_evidence(self):
-        estimate = ForwardBackward().log_prob(self._question, None)
-        return estimate if self._question.many else estimate[0]
+        estimate = ForwardBackward().log_prob(self._query, None)
+        return estimate if self._query.many else estimate[0]
 
 
-def refuse_impossible(question: Question) -> None:
+def check_possible(query: Query) -> None:
     """A sequence of probability zero has no states: say which, and from which step on."""
-    bad = np.isneginf(_each(_evidence, question))
+    bad = np.isneginf(_each(_evidence, query))
     if not bad.any():
         return
     row = int(np.argmax(bad))
-    one = jax.tree.map(lambda a: a[row : row + 1], question.given)
-    scales = np.asarray(map_batches(_filtered_sums, one, 1, question.energy))[0]
+    one = jax.tree.map(lambda a: a[row : row + 1], query.given)
+    scales = np.asarray(map_batches(_filtered_sums, one, 1, query.energy))[0]
     step = int(np.argmin(scales)) if not scales.all() else len(scales) - 1
-    where = f" in row {row}" if question.many else ""
+    where = f" in row {row}" if query.many else ""
     raise BadInput(
         "given",
         f"a sequence of probability zero{where}: no state that can be reached explains step {step}",
@@ -141,15 +141,15 @@ def refuse_impossible(question: Question) -> None:
     )
 
 
-def _width(question: Question) -> int:
-    chain: Any = question.energy
-    steps = np.shape(known(question.given["x" if "x" in question.given else "z"]))[1]
+def _width(query: Query) -> int:
+    chain: Any = query.energy
+    steps = np.shape(known(query.given["x" if "x" in query.given else "z"]))[1]
     return 4 * int(steps) * chain.n_states
 
 
-def _each(function: Any, question: Question) -> Any:
-    rows, n = question.given, question.n
-    return map_batches(function, rows, n, question.energy, numbers_per_row=_width(question))
+def _each(function: Any, query: Query) -> Any:
+    rows, n = query.given, query.n
+    return map_batches(function, rows, n, query.energy, numbers_per_row=_width(query))
 
 
 # -- functions of many rows ---------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...energy import evaluated
+from ...energy import checked_energy
 from ...errors import BadInput
 from ...missing import known
 from ...samplers import Draws
@@ -19,12 +19,12 @@ from .._query import map_rows
 class Kalman(Method):
     """Smoothed means and covariances of real hidden sequences, exact paths, and what is missing of x.
 
-    For energies with `smoothed(x=…)`, such as `LinearChain`; for rows and for missing coordinates.
+    For energies with `smoothed(x=…)`, such as `LinearGaussianSSM`; for rows and for missing coordinates.
 
     >>> import jax.numpy as jnp
-    >>> from energax.energies._sequence.linear_gaussian import LinearChain
+    >>> from energax.energies._sequence.linear_gaussian import LinearGaussianSSM
     >>> from energax.infer import posterior
-    >>> walk = LinearChain([[1.0]], [[1.0]], [[1.0]], [[1.0]], length=2)
+    >>> walk = LinearGaussianSSM([[1.0]], [[1.0]], [[1.0]], [[1.0]], length=2)
     >>> found = posterior(walk, {"x": [[1.0], [2.0]]}, Kalman())
     >>> found.mean["z"].round(2).tolist(), found.covariance["z"].round(2).ravel().tolist()
     ([[0.800000...], [1.39999...]], [0.4000000..., 0.6000000...])
@@ -32,31 +32,31 @@ class Kalman(Method):
 
     tasks = frozenset({"posterior", "argmin", "sample"})
 
-    def unsuitable(self, task, question):
-        name = type(question.energy).__name__
-        if not hasattr(question.energy, "smoothed"):
+    def unsupported_reason(self, task, query):
+        name = type(query.energy).__name__
+        if not hasattr(query.energy, "smoothed"):
             return f"is for linear-Gaussian chains, which {name} is not"
-        if "x" not in question.given or "z" in question.given:
-            return f"finds z given x, but given are {list(question.given)}"
+        if "x" not in query.given or "z" in query.given:
+            return f"finds z given x, but given are {list(query.given)}"
         return None
 
-    def why(self, task, question):
-        return f"{type(question.energy).__name__} is a linear-Gaussian chain"
+    def why(self, task, query):
+        return f"{type(query.energy).__name__} is a linear-Gaussian chain"
 
-    def cost(self, task, question):
-        return Cost(evaluations=2 * question.n)
+    def cost(self, task, query):
+        return Cost(evaluations=2 * query.n)
 
-    def posterior(self, question, key):
-        return PathPosterior(question, key)
+    def posterior(self, query, key):
+        return PathPosterior(query, key)
 
-    def argmin(self, question, key):
-        found = PathPosterior(question)
+    def argmin(self, query, key):
+        found = PathPosterior(query)
         values = found._mode()
-        energy = map_rows(_energy, {"row": question.given, "values": values}, question.n, question.energy)
-        return Minimum(question.answer(values), energy=question.answer(energy), method=self.label)
+        energy = map_rows(_energy, {"row": query.given, "values": values}, query.n, query.energy)
+        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
 
-    def sample(self, question, n, key):
-        return PathPosterior(question)._sample(n, key)
+    def sample(self, query, n, key):
+        return PathPosterior(query)._sample(n, key)
 
 
 class PathPosterior(Posterior):
@@ -68,7 +68,7 @@ class PathPosterior(Posterior):
     @property
     def covariance(self) -> dict[str, np.ndarray]:
         """Cov[variable_t | given] by name, (steps, d, d), rows first."""
-        return self._question.answer(self._once("covariance", lambda: self._found()[1]))
+        return self._query.answer(self._once("covariance", lambda: self._found()[1]))
 
     @property
     def standard_deviation(self) -> dict[str, np.ndarray]:
@@ -76,11 +76,13 @@ class PathPosterior(Posterior):
         return {k: np.sqrt(np.diagonal(v, axis1=-2, axis2=-1)) for k, v in self.covariance.items()}
 
     def _found(self) -> Any:
-        q = self._question
+        q = self._query
         energy: Any = q.energy
         k = energy.transition.shape[0]
         width = np.shape(known(q.given["x"]))[1] * 16 * k * k
-        find = lambda: map_rows(_found, q.given, q.n, q.energy, tuple(q.partly), numbers_per_row=width)
+        find = lambda: map_rows(
+            _found, q.given, q.n, q.energy, tuple(q.partially_observed), numbers_per_row=width
+        )
         return self._once("found", find)
 
     def _marginals(self):
@@ -96,16 +98,16 @@ class PathPosterior(Posterior):
         raise BadInput("names", f"{names}", "finite variables", "Use .mean, .covariance or .sample.")
 
     def _sample(self, n, key) -> Draws:
-        return Ancestral().sample(self._question, n, key)
+        return Ancestral().sample(self._query, n, key)
 
 
-def _found(row, key, energy, partly):
+def _found(row, key, energy, partially_observed):
     smoothed = energy.smoothed(x=row["x"])
     mean, covariance = {"z": smoothed.mean}, {"z": smoothed.covariance}
-    if "x" in partly:
+    if "x" in partially_observed:
         mean["x"], covariance["x"] = energy.completed(x=row["x"], smoothed=smoothed)
     return mean, covariance
 
 
 def _energy(rows, key, energy):
-    return evaluated(energy, {**rows["row"], **rows["values"]})
+    return checked_energy(energy, {**rows["row"], **rows["values"]})
