@@ -1,4 +1,4 @@
-"""`python -m benchmarks [word …]`: time the cases (those with one of the words in their name) and report."""
+"""`python -m benchmarks [word …]`: run the cases whose name contains one of the words, and report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pathlib
 import platform
 import sys
 
-from .case import Case, Timing, timed
+from .case import Case, Timing, measure
 
 HERE = pathlib.Path(__file__).parent
 
 
-def collected(words: list[str]) -> list[Case]:
+def collect_cases(words: list[str]) -> list[Case]:
     found: list[Case] = []
     for path in sorted(HERE.glob("bench_*.py")):
         found += importlib.import_module(f"benchmarks.{path.stem}").cases()
@@ -21,7 +21,7 @@ def collected(words: list[str]) -> list[Case]:
 
 
 def machine() -> str:
-    """What matters for the numbers, in general terms."""
+    """The hardware and the versions of libraries."""
     import jax
     import sklearn
 
@@ -40,6 +40,7 @@ def cells(t: Timing) -> list[str]:
         target = f"≤ {case.target:g} s{mark}" if case.target else ""
         return [case.name, rate(t.ours), "", "", target, _time(t.first)]
     target = f"≥ {1 / case.target:.2g} ×{mark}" if case.target else ""
+    target = f"≤ {case.target:g} s{mark}" if case.seconds else target
     theirs = f"{rate(t.theirs)} ({case.peer})"
     return [case.name, rate(t.ours), theirs, f"{t.theirs / t.ours:.2f} ×", target, _time(t.first)]
 
@@ -59,8 +60,8 @@ def main() -> None:
     from rich.table import Table
 
     console = Console()
-    cases = collected(sys.argv[1:])
-    timings = [timed(case) for case in track(cases, "benchmarks", console=console, transient=True)]
+    cases = collect_cases(sys.argv[1:])
+    timings = [measure(case) for case in track(cases, "benchmarks", console=console, transient=True)]
     table = Table(box=None, header_style="bold")
     for heading in HEADINGS:
         table.add_column(heading)
@@ -70,8 +71,8 @@ def main() -> None:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`: one process, turn by turn with the peer, median of five; the first call",
-        "(with compilation) stands apart. Ratios on a shared machine move by about 30 %.",
+        "Written by `make bench`: one process, alternating with the peer, median of five; the first call",
+        "(with compilation) is a separate column. Ratios on a shared machine vary by about 30 %.",
         "",
         machine(),
         "",

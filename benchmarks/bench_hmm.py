@@ -1,4 +1,4 @@
-"""Hidden Markov chains of 8 states: scores, best paths and Baum-Welch, against hmmlearn and dynamax."""
+"""Hidden Markov models of 8 states: scores, best paths and Baum-Welch, against hmmlearn and dynamax."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .case import Case
 
 K, SYMBOLS, LONG, MANY, SHORT = 8, 20, 10_000, 1000, 100
 SYMBOL_OPTIONS: dict[str, Any] = {"implementation": "scaling", "n_features": SYMBOLS}
-#: A fit of ten iterations is short enough for what any fit costs (some 5 ms here) to weigh in it.
+#: In a fit of ten iterations the fixed cost of a fit (about 5 ms) still matters.
 ITERATIONS, MORE_ITERATIONS = 10, 50
 
 
 def parameters() -> dict[str, np.ndarray]:
-    """A chain that stays where it is for some steps, and states that overlap."""
+    """A chain with persistent, overlapping states."""
     rng = np.random.default_rng(0)
     return {
         "startprob_": rng.dirichlet(np.ones(K)),
@@ -52,7 +52,7 @@ def _set(model, values):
 
 
 def gaussian_parameters() -> dict[str, np.ndarray]:
-    """The same chain, showing points in the plane around eight centres that overlap."""
+    """The same chain with Gaussian emissions in the plane, around eight overlapping means."""
     shown = {k: v for k, v in parameters().items() if k != "emissionprob_"}
     return {**shown, "means_": 2 * np.random.default_rng(3).normal(size=(K, 2)), "covars_": np.ones((K, 2))}
 
@@ -85,15 +85,17 @@ def cases() -> list[Case]:
         _gaussian_start(),
     )
     found = [
-        *_asked(f"{K} states", *categorical[:4], X),
-        *_learned(f"{K} states", categorical, X, (np.float32, np.float64), (ITERATIONS, MORE_ITERATIONS)),
-        *_asked(f"{K} Gaussian states", *gaussian[:4], shown),
-        *_learned(f"{K} Gaussian states", gaussian, shown, (np.float64,), (ITERATIONS,)),
+        *_query_cases(f"{K} states", *categorical[:4], X),
+        *_fit_cases(f"{K} states", categorical, X, (np.float32, np.float64), (ITERATIONS, MORE_ITERATIONS)),
+        *_query_cases(f"{K} Gaussian states", *gaussian[:4], shown),
+        *_fit_cases(f"{K} Gaussian states", gaussian, shown, (np.float64,), (ITERATIONS,)),
     ]
-    return found + _dynamax(X) + _dynamax_learned(X)
+    return found + _dynamax_query_cases(X) + _dynamax_fit_cases(X)
 
 
-def _asked(size: str, Ours: Any, Theirs: Any, options: dict[str, Any], values: Any, X: Any) -> list[Case]:
+def _query_cases(
+    size: str, Ours: Any, Theirs: Any, options: dict[str, Any], values: Any, X: Any
+) -> list[Case]:
     """The likelihood and the best path of one long sequence."""
     ours, theirs = (_set(model(K, **options), values) for model in (Ours, Theirs))
 
@@ -121,7 +123,7 @@ def _asked(size: str, Ours: Any, Theirs: Any, options: dict[str, Any], values: A
     ]
 
 
-def _fitted(model: Any, options: dict[str, Any], start: Any, rows: Any, lengths: Any, n_iter: int) -> Any:
+def _fit(model: Any, options: dict[str, Any], start: Any, rows: Any, lengths: Any, n_iter: int) -> Any:
     def call():
         made = _set(model(K, n_iter=n_iter, tol=-np.inf, init_params="", **options), start)
         with warnings.catch_warnings():
@@ -131,7 +133,7 @@ def _fitted(model: Any, options: dict[str, Any], start: Any, rows: Any, lengths:
     return call
 
 
-def _learned(size: str, group: tuple, X: Any, dtypes: tuple, iterations: tuple) -> list[Case]:
+def _fit_cases(size: str, group: tuple, X: Any, dtypes: tuple, iterations: tuple) -> list[Case]:
     """Baum-Welch on one long sequence, and on many."""
     Ours, Theirs, options, _, start = group
 
@@ -145,8 +147,8 @@ def _learned(size: str, group: tuple, X: Any, dtypes: tuple, iterations: tuple) 
     return [
         Case(
             f"HMM Baum-Welch, {size}, {told}, {n_iter} iterations, {np.dtype(dtype)}",
-            _fitted(Ours, options, start, rows.astype(dtype), lengths, n_iter),
-            _fitted(Theirs, options, start, rows, lengths, n_iter),
+            _fit(Ours, options, start, rows.astype(dtype), lengths, n_iter),
+            _fit(Theirs, options, start, rows, lengths, n_iter),
             peer="hmmlearn (scaling, float64)",
             target=target,
             quality=fits,
@@ -161,7 +163,7 @@ def _many(X: np.ndarray) -> np.ndarray:
     return np.concatenate([X] * (MANY * SHORT // LONG))
 
 
-def _dynamax(X) -> list[Case]:
+def _dynamax_query_cases(X) -> list[Case]:
     """The same by dynamax, where it is installed, both in float32: its functions in a jit, for comparison."""
     try:
         from dynamax.hidden_markov_model import hmm_filter, hmm_posterior_mode
@@ -188,7 +190,7 @@ def _dynamax(X) -> list[Case]:
     ]
 
 
-def _dynamax_learned(X) -> list[Case]:
+def _dynamax_fit_cases(X) -> list[Case]:
     """Baum-Welch by dynamax, where it is installed: its `fit_em` compiles at every call, unless in a jit."""
     try:
         from dynamax.hidden_markov_model import CategoricalHMM
@@ -223,7 +225,7 @@ def _dynamax_learned(X) -> list[Case]:
     def cases_of(told, rows, lengths, length):
         emissions = jnp.asarray(rows.reshape(-1, length, 1))
         name = f"HMM Baum-Welch, {K} states, {told}, {ITERATIONS} iterations, float32"
-        ours = _fitted(Ours, SYMBOL_OPTIONS, _start(), rows.astype(np.float32), lengths, ITERATIONS)
+        ours = _fit(Ours, SYMBOL_OPTIONS, _start(), rows.astype(np.float32), lengths, ITERATIONS)
         return [
             Case(name, ours, lambda: em(emissions), peer="dynamax", target=1 / 10, quality=fits),
             Case(name, ours, lambda: compiled(emissions), peer="dynamax in a jit", quality=fits),

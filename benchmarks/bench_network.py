@@ -1,4 +1,4 @@
-"""Bayesian networks: all marginals given evidence, many rows of it, the first answer of a fresh process."""
+"""Bayesian networks: all marginals given evidence, for one row and many, and in a fresh process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def random_network(n: int, seed: int = 0, window: int = 6) -> Any:
 
 
 def alarm() -> tuple[str, Any, pathlib.Path | None]:
-    """The alarm network where the shared data are, or else a random one of its size."""
+    """The alarm network if the shared data are available, else a random network of its size."""
     from energax.data._model_files import load_tables
 
     here = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -56,7 +56,7 @@ def alarm() -> tuple[str, Any, pathlib.Path | None]:
 
 
 def observations(model: Any, n_rows: int) -> dict[int, np.ndarray]:
-    """States of the last few variables, in rows drawn from the network itself: none is impossible."""
+    """States of the last few variables, in rows drawn from the network, so that none is impossible."""
     rng = np.random.default_rng(1)
     rows = np.zeros((n_rows, len(model.cards)), int)
     done: set[int] = set()
@@ -71,7 +71,7 @@ def observations(model: Any, n_rows: int) -> dict[int, np.ndarray]:
 
 
 def _pgmpy(path: pathlib.Path, model: Any, observed: dict[int, np.ndarray]) -> Any:
-    """pgmpy asked for the marginals of all other variables, one by one, or None where it is not."""
+    """A query of pgmpy for the marginals of all other variables, or None if it is not installed."""
     import gzip
     import warnings
 

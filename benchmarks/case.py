@@ -1,4 +1,4 @@
-"""One comparison with a peer, and how it is timed."""
+"""One comparison with another library, and its timing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`ours` and `theirs` do the same work; `target` is the largest ratio of times (ours / theirs) to reach.
+    """`ours` and `theirs` do the same work; `target` is the largest acceptable ratio of times, ours / theirs.
 
-    `units` is the amount of work in one call, told in `unit` per second. `quality` says, after the
-    timing, how good the two results were (one short sentence), so that speed is never bought with it.
-    `theirs=None` is an absolute case: `target` is then in seconds. `reported` says that the two return
-    the seconds themselves, taken in a process of their own. `rest` is a pause before every call: the
-    threads of OpenBLAS spin for some 30 ms after their last product, and would be charged to the next.
+    `units` is the amount of work in one call, reported in `unit` per second. `quality` describes the two
+    results after the timing, since only equal quality compares. With `theirs=None` or `seconds`, `target` is
+    in seconds.
+    `reported`: the functions measure themselves, in another process, and return seconds. `rest` is a pause
+    before every call: the threads of OpenBLAS spin for about 30 ms after their last product.
     """
 
     name: str
@@ -31,14 +31,15 @@ class Case:
     repeats: int = 5
     reported: bool = False
     rest: float = 0.0
+    seconds: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """What came of a case, in seconds."""
+    """The times of a case, in seconds."""
 
     case: Case
-    first: float  # our first call, with compilation
+    first: float  # our first call, including compilation
     ours: float
     theirs: float | None
     quality: str
@@ -49,7 +50,9 @@ class Timing:
 
     @property
     def reached(self) -> bool | None:
-        return None if self.case.target is None else self.ratio <= self.case.target
+        if self.case.target is None:
+            return None
+        return (self.ours if self.case.seconds else self.ratio) <= self.case.target
 
 
 def _seconds(case: Case, function: Callable[[], Any]) -> tuple[float, Any]:
@@ -66,8 +69,8 @@ def _seconds(case: Case, function: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-def timed(case: Case) -> Timing:
-    """Once each to warm up, then turn by turn, so that a busy moment falls on both."""
+def measure(case: Case) -> Timing:
+    """Time a case: one call each to warm up, then alternating calls, so that noise affects both."""
     first, ours_result = _seconds(case, case.ours)
     theirs_result = _seconds(case, case.theirs)[1] if case.theirs else None
     ours, theirs = [], []

@@ -1,7 +1,6 @@
-"""The alarm rings: was it a burglar, or the earth that shook?
+"""Pearl's burglary network: posterior, explaining away, and an intervention.
 
-Pearl's story: a burglary or an earthquake sets off the alarm, and two neighbours may call. One network
-answers what is probable, what explains what away, and what an intervention would change.
+A burglary or an earthquake sets off an alarm, and two neighbours may call.
 """
 
 from energax import argmin, plan, posterior, sample
@@ -35,19 +34,19 @@ def main() -> dict[str, float]:
     called = posterior(net, both)
     print(f"both call:            p(burglary) = {called.marginals['burglary']['yes']:.4f}")
     print(f"                  log p(both call) = {called.log_evidence}")
-    print(f"most probable story:  { {k: NO_YES[int(v)] for k, v in argmin(net, both).items()} }")
+    print(f"most probable states: { {k: NO_YES[int(v)] for k, v in argmin(net, both).items()} }")
 
-    # Explaining away: causes that are independent become rivals once their effect is known.
+    # Explaining away: independent causes become dependent once their effect is observed.
     rings = posterior(net, {"alarm": "yes"}).marginals["burglary"]["yes"]
     quake = posterior(net, {"alarm": "yes", "earthquake": "yes"}).marginals["burglary"]["yes"]
-    print(f"the alarm rings:      p(burglary) = {rings:.4f}")
-    print(f"… and the earth shook: p(burglary) = {quake:.4f}")
+    print(f"alarm observed:       p(burglary) = {rings:.4f}")
+    print(f"… and an earthquake:  p(burglary) = {quake:.4f}")
     print(d_separated(net.graph(), "burglary", "earthquake"))
     print(d_separated(net.graph(), "burglary", "earthquake", ["john"]))
 
-    # Setting off the alarm by hand tells nothing about burglars.
+    # Setting the alarm by intervention does not change the probability of a burglary.
     forced = posterior(net.do(alarm="yes")).marginals["burglary"]["yes"]
-    print(f"alarm set off by hand: p(burglary) = {forced:.4f}")
+    print(f"do(alarm):            p(burglary) = {forced:.4f}")
     nights = sample(net, 10_000, key=0)
     print(f"in 10 000 nights the alarm rang {int((nights['alarm'] == 1).sum())} times")
     return {

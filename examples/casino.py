@@ -1,7 +1,7 @@
-"""A casino swaps its die now and then. From the rolls alone: when was it loaded?
+"""The dishonest casino: decode and learn a hidden Markov chain with two states.
 
-The dishonest casino of Durbin, Eddy, Krogh and Mitchison (1998): a fair die, and one that shows a six half
-of the time. The states are decoded by Viterbi and by their posterior, and then learned from the rolls.
+Durbin, Eddy, Krogh and Mitchison (1998): the casino switches between a fair die and one that shows a six
+half of the time. The states are decoded by the Viterbi path and by the posterior, and then learned.
 """
 
 import numpy as np
@@ -37,14 +37,14 @@ def main() -> dict[str, float]:
         "posterior": float(((loaded > 0.5) == truth).mean()),
         "log p(path)": log_prob,
     }
-    print(f"right by Viterbi {found['viterbi']:.1%}, by the posterior {found['posterior']:.1%}")
+    print(f"correct by Viterbi {found['viterbi']:.1%}, by the posterior {found['posterior']:.1%}")
 
-    # The same without being told: 20 starts side by side, the best is kept.
+    # Learn the parameters from the rolls: 20 starts in parallel, the best is kept.
     learned = CategoricalHMM(2, n_features=6, n_iter=500, tol=1e-3, n_init=20, random_state=0).fit(rolls)
     crooked = int(np.argmax(learned.emissionprob_[:, 5]))
     found["six"] = float(learned.emissionprob_[crooked, 5])
     found["gain"] = learned.score(rolls) - model.score(rolls)
-    print(f"learned: the loaded die shows a six with {found['six']:.2f} (0.50 in truth),")
+    print(f"learned: the loaded die shows a six with {found['six']:.2f} (true value 0.50),")
     stays = learned.transmat_[crooked, crooked]
     print(f"and stays {stays:.2f} (0.90); {found['gain']:+.1f} nats against the truth")
     return found

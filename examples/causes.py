@@ -1,7 +1,4 @@
-"""Three shapes, one lesson: what goes together is not what makes.
-
-A confounder, a chain and a collider, each with its association and its intervention.
-"""
+"""Association and causation in a confounder, a chain and a collider."""
 
 from energax import posterior
 from energax.energies import BayesianNetwork
@@ -33,7 +30,7 @@ def _3(number: float) -> str:
 
 def main() -> dict[str, tuple[float, float, float]]:
     found = {}
-    print(f"{'':24} seen   seen, c = 1   done")
+    print(f"{'':22} given x  given x, c   do(x)")
     for name, net in SHAPES.items():
         done = [posterior(net.do(x=x)).marginals["y"][1] for x in (0, 1)]
         found[name.split()[0]] = row = (difference(net), difference(net, c=1), float(done[1] - done[0]))
@@ -41,7 +38,7 @@ def main() -> dict[str, tuple[float, float, float]]:
     confounded = SHAPES["confounder  x ← c → y"]
     print(d_separated(confounded.graph(), "x", "y"))
     by_adjustment = confounded.effect("y", x=1, by="back-door")
-    print(f"by the back door, from what is seen alone: p(y | do(x = 1)) = {by_adjustment.round(3)}")
+    print(f"back-door adjustment from observational data: p(y | do(x = 1)) = {by_adjustment.round(3)}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Estimators as in scikit-learn: pipelines, grid search, an honest number, and a file without pickle."""
+"""Estimators in pipelines and grid search, a score with its standard error, and saving without pickle."""
 
 import tempfile
 from pathlib import Path
@@ -19,15 +19,15 @@ def main() -> None:
 
     folds = KFold(3, shuffle=True, random_state=0)
     search = GridSearchCV(GaussianMixture(random_state=0), {"n_components": [1, 2, 3]}, cv=folds).fit(X)
-    print(f"components chosen by cross-validation: {search.best_params_['n_components']}")
+    print(f"number of components by cross-validation: {search.best_params_['n_components']}")
 
     mixture = GaussianMixture(3, random_state=0).fit(X)
-    print(f"log p of a row, mean over rows: {mixture.log_prob(X).mean()!r}")
+    print(f"mean log p of a row: {mixture.log_prob(X).mean()!r}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mixture.safetensors"
         mixture.save(path)
         again = GaussianMixture.load(path)
-    print(f"loaded, and the same to the last bit: {np.array_equal(again.means_, mixture.means_)}")
+    print(f"loaded model is bit-identical: {np.array_equal(again.means_, mixture.means_)}")
 
 
 if __name__ == "__main__":

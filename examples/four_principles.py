@@ -1,4 +1,4 @@
-"""One energy, written in ten lines, learned by four principles and compared on one scale."""
+"""One energy, defined in ten lines, learned by four principles and compared by held-out log-likelihood."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ class Machine(Energy):
     def __call__(self, *, x, z):
         return -(x @ self.weight @ z) - x @ self.bias - z @ self.hidden_bias
 
-    # The ten lines end here. What follows is optional knowledge, and makes it fast.
+    # The ten lines end here. The methods below are optional closed forms, which make it fast.
 
     def free_energy(self, *, x=None, z=None):
         if z is None:
@@ -57,7 +57,7 @@ def main() -> dict[str, float]:
         log_z = float(log_partition(result.energy))
         print(f"{name:24}{score!r:>28}{log_z:10.2f}{result.seconds:9.1f}")
         found[name] = float(score)
-    print(f"\nlog Z as noise contrastive learned it: {float(result.partner):.2f}")
+    print(f"\nlog Z learned by noise contrastive estimation: {float(result.partner):.2f}")
     return found | {"error of log Z": float(result.partner) - log_z}
 
 

@@ -1,4 +1,4 @@
-"""A missing value is a hidden variable: learn with it, score with it, fill it in."""
+"""Fit, score and impute rows with missing values."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def main() -> dict[str, float]:
     holes = rng.random(complete.shape) < 0.3
     X = np.where(holes, np.nan, complete)
 
-    model = GaussianMixture(2, random_state=0).fit(X)  # no imputation: NaN is integrated out
+    model = GaussianMixture(2, random_state=0).fit(X)  # NaN is integrated out, not imputed
     filled = model.impute(X)
     by_mean = np.where(holes, np.nanmean(X, axis=0), X)
     error = {
@@ -22,8 +22,8 @@ def main() -> dict[str, float]:
     }
     print(f"{int(holes.sum())} of {holes.size} values are missing")
     for name, value in error.items():
-        print(f"error of values filled in by {name}: {value:.2f}")
-    print(f"log p of what is known, mean over rows: {model.log_prob(X).mean()!r}")
+        print(f"error of values imputed by {name}: {value:.2f}")
+    print(f"mean log p of the observed values of a row: {model.log_prob(X).mean()!r}")
     return error
 
 

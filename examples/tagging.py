@@ -1,4 +1,4 @@
-"""Parts of speech by a hidden Markov chain: tags are states, words are what they show.
+"""Part-of-speech tagging by a hidden Markov chain: tags are states, words are emissions.
 
 Needs the tagged sample of the Penn Treebank (NLTK's `treebank.zip`), whose folder is given by the
 environment variable ENERGAX_DATA or lies beside the repository.
@@ -19,7 +19,7 @@ SMOOTHING = 0.1
 
 
 def find_data() -> Path | None:
-    """The zip file, if it is anywhere."""
+    """The zip file, or None if it is not found."""
     beside = Path(__file__).resolve().parents[1].parent / "shared" / "data"
     path = Path(os.environ.get("ENERGAX_DATA", beside)) / "pos-tagging" / "treebank.zip"
     return path if path.is_file() else None
@@ -53,28 +53,30 @@ def trees(text: bytes) -> list[str]:
 def main() -> dict[str, float]:
     path = find_data()
     if path is None:
-        print("The treebank sample is not here: set ENERGAX_DATA to the folder of the data.")
+        print("The treebank sample was not found: set ENERGAX_DATA to the folder of the data.")
         return {}
     sentences = tagged_sentences(path)
     train, test = sentences[:N_TRAIN], sentences[N_TRAIN:]
-    # Words seen once stand for the unknown one, which so learns what unknown words are like.
+    # Words that occur once are mapped to the unknown word, so that its emission is learned.
     words = Vocabulary.build([[w for w, _ in s] for s in train], min_count=2)
     tags = sorted({tag for s in sentences for _, tag in s})
     number = {tag: i for i, tag in enumerate(tags)}
 
-    def coded(part):
+    def encode(part):
         X = np.concatenate([words.encode([w for w, _ in s]) for s in part])[:, None]
         return X, [len(s) for s in part], np.array([number[t] for s in part for _, t in s])
 
-    X, lengths, states = coded(train)
+    X, lengths, states = encode(train)
     alpha = 1 + SMOOTHING  # a Dirichlet prior whose mode is a count with SMOOTHING added
     model = CategoricalHMM(
         len(tags), alpha, alpha, emissionprob_prior=alpha, n_features=words.n_predicted, n_iter=1
     ).fit(X, lengths, states=states)
-    X, lengths, truth = coded(test)
+    X, lengths, truth = encode(test)
     found = {"accuracy": float((model.predict(X, lengths) == truth).mean()), "tokens": len(truth)}
-    print(f"{len(train)} sentences to learn from, {len(test)} to tag, {len(tags)} tags, {len(words)} words")
-    print(f"tagged right: {found['accuracy']:.4f} of {found['tokens']} words")
+    print(
+        f"{len(train)} training sentences, {len(test)} test sentences, {len(tags)} tags, {len(words)} words"
+    )
+    print(f"accuracy: {found['accuracy']:.4f} of {found['tokens']} words")
     return found
 
 

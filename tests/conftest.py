@@ -1,4 +1,4 @@
-"""Settings shared by all tests: compilation cached, data found, digits split."""
+"""Settings and fixtures of all tests: the compilation cache, shared data, digits."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("energax")
 
 
-#: What runs long enough to be worth compiling well. All else runs once, on little data.
+#: Tests that run long enough to be compiled with all optimizations. The others run once, on little data.
 RUNS_LONG = ("tests/statistical", "tests/evaluate", "tests/test_examples.py")
 _MOST_MAPS = 25_000
 
 
 @pytest.fixture(autouse=True)
-def compiled_as_it_deserves(request: pytest.FixtureRequest):
-    """Little optimization where compiling is all the work; and no more programs than memory maps.
+def compile_options(request: pytest.FixtureRequest):
+    """Turn optimizations off where compiling is most of the work, and drop programs when there are many.
 
-    Every compiled program holds some of the 65 530 memory maps that Linux allows a process, and
-    XLA crashes without them.
+    Every compiled program holds some of the 65 530 memory maps that Linux allows a process; XLA crashes
+    when there are none left.
     """
     jax.config.update("jax_disable_most_optimizations", not request.node.nodeid.startswith(RUNS_LONG))
     yield
@@ -43,16 +43,16 @@ def compiled_as_it_deserves(request: pytest.FixtureRequest):
 
 @pytest.fixture(scope="session")
 def shared_data() -> pathlib.Path:
-    """The folder of real data with reference answers, or a skip that says so."""
+    """The folder of real data with reference results; skips the test if it does not exist."""
     for candidate in (os.environ.get("ENERGAX_DATA"), ROOT.parent / "shared" / "data"):
         if candidate and pathlib.Path(candidate).is_dir():
             return pathlib.Path(candidate)
-    pytest.skip("the shared data are not here: set ENERGAX_DATA to their folder")
+    pytest.skip("no shared data: set ENERGAX_DATA to their folder")
 
 
 @pytest.fixture(scope="session")
 def binary_digits() -> tuple[np.ndarray, np.ndarray]:
-    """scikit-learn's digits, binarised at > 0.5: first 1400 rows to learn from, the rest to test."""
+    """scikit-learn's digits, binarised at > 0.5: the first 1400 rows for training, the rest for testing."""
     from sklearn.datasets import load_digits
 
     X = (load_digits().data / 16 > 0.5).astype(np.float32)
@@ -71,13 +71,13 @@ def grey_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def oracle():
-    """Energies that are tables, and brute force in NumPy."""
+    """The module `oracle`: energies that are tables, and brute force in NumPy."""
     import oracle
 
     return oracle
 
 
-#: Folders and files that compile whole models: minutes that `make test-fast` leaves out.
+#: Folders and files that compile whole models and take minutes; `make test-fast` leaves them out.
 COMPILES_MUCH = (
     "tests/energies/emissions/test_centroids.py",
     "tests/energies/sequence/test_hmm.py",
@@ -94,7 +94,7 @@ COMPILES_MUCH = (
     "tests/infer/graphical/test_approximate.py",
     "tests/infer/monte_carlo/test_annealed.py",
     "tests/infer/test_compositions.py",
-    "tests/infer/test_dispatch.py",
+    "tests/infer/test_functions.py",
     "tests/infer/monte_carlo/test_importance.py",
     "tests/algorithms/junction/test_tree.py",
     "tests/algorithms/chains/test_kalman.py",

@@ -1,4 +1,4 @@
-"""Rows with weights: padding counts for nothing, and chunks add up."""
+"""Batches of weighted rows: padding is ignored, and sums over chunks are the sum."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The benchmarks are told right: ratios, targets, and cases that can be collected."""
+"""The benchmark report: ratios, targets, and cases."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def test_ratios_and_targets(benchmarks):
 
 def test_every_file_has_cases(benchmarks):
     """Building the cases runs none of them."""
-    cases = benchmarks.collected([])
+    cases = benchmarks.collect_cases([])
     assert cases and len({c.name for c in cases}) == len(cases)
     assert all(callable(c.ours) for c in cases)

@@ -41,7 +41,7 @@ def test_every_part_is_documented(row):
 @pytest.mark.parametrize(
     "row", [r for r in CATALOG if r.kind in ("energy", "objective", "learner", "estimator")], ids=ids
 )
-def test_what_is_from_the_literature_says_so(row):
+def test_parts_from_the_literature_have_a_reference(row):
     assert row.reference, "who thought of it?"
 
 

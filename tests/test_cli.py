@@ -56,12 +56,12 @@ def test_compare_prints_one_table_and_writes_it(run, csv, tmp_path):
         (["compare", "heights.csv", "--columns", ""], "--columns: found no name"),
         (
             ["compare", "heights.csv", "--test-size", "2.5"],
-            "--test-size: found 2.5; expected a fraction below 1",
+            "--test-size: found 2.5; expected a fraction strictly between 0 and 1",
         ),
         (["compare", "heights.csv", "--test-size", "0"], "--test-size: found 0; expected a fraction"),
         (["compare", "heights.csv", "--test-size", "inf"], "--test-size: found inf"),
         (["compare", "heights.csv", "--test-size", "149"], "--test-size: found 149 of 150 rows held out"),
-        (["compare", "heights.csv", "--seed", "-1"], "--seed: found -1; expected a whole number from 0 to"),
+        (["compare", "heights.csv", "--seed", "-1"], "--seed: found -1; expected an int from 0 to"),
         (["compare", "heights.csv", "--output", "a.doc"], ".csv"),
         (["compare", "heights.csv", "--output", "heights.csv"], "which holds the data"),
         (["compare", "heights.csv", "--output", "folder.csv"], "which is a folder"),
@@ -108,7 +108,7 @@ def test_files_that_do_not_suit_are_told_by_what_they_hold(run, tmp_path, monkey
         ("tiny.csv", "tiny.csv: found 1 row; expected at least 4"),
         ("flat.csv", "flat.csv: found only constant columns"),
         ("inf.csv", "inf.csv: found an infinite value in row 2 of 2, column b"),
-        ("none.npz", "none.npz: there is no array in it"),
+        ("none.npz", "none.npz: it contains no array"),
         ("mix.csv -c name", "'name', which was left out: not numeric"),
         ("tiny.csv --models foo", "no model 'foo'; expected a model that `energax models` lists."),
     ):
@@ -180,11 +180,11 @@ def test_the_table_says_which_array_it_took_and_which_not(run, tmp_path):
     assert "array X of many.npz" in told and "Left out, other arrays in the file: Y, lab." in told
 
 
-def test_models_lists_every_contender(run):
-    from energax.evaluate import contenders
+def test_models_lists_every_model(run):
+    from energax.evaluate import model_specs
 
     code, told, _ = run("models")
-    assert code == 0 and all(c.name in told for _, c in contenders())
+    assert code == 0 and all(spec.name in told for spec in model_specs())
 
 
 def test_the_installed_command_says_its_version():

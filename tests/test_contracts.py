@@ -1,6 +1,6 @@
-"""One table, all contracts: every row of the catalog is compiled, batched, repeated, saved, misused.
+"""Contracts of every part of the catalog: it compiles, batches, repeats itself, is saved, rejects bad input.
 
-A part that is new in the catalog needs one entry in a table of tests/helpers/parts.py, and gets all of this.
+A new part of the catalog needs one entry in a table of tests/helpers/parts.py to be tested here.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from parts import (
-    COUNTED,
     ENERGIES,
     ESTIMATORS,
-    FITS,
     INFERENCES,
     KEY,
     LEARNERS,
-    NOT_TABLES,
     OBJECTIVES,
     OPTIONS,
-    REFUSED,
     SAMPLERS,
     N,
+    find_learner,
     in_dtype,
     mixed_network,
     observed,
     rows_of,
+    takes_tables,
 )
 
 import energax
@@ -39,12 +37,13 @@ from energax import Batch, estimators, learn, samplers
 from energax.catalog import CATALOG, of_kind
 from energax.errors import BadInput, EnergaxError, Unsuitable
 from energax.fitting._batching import check_data
-from energax.parameters import trainable
+from energax.parameters import trainable_leaves
+from energax.protocols import KNOWLEDGE
 from energax.spaces import Categorical
 
 
 def no_address(thing):
-    assert "0x" not in repr(thing), "an address tells a reader nothing"
+    assert "0x" not in repr(thing), "the repr contains an address"
 
 
 def saved_and_loaded(thing, tmp_path):
@@ -58,15 +57,14 @@ def same(a, b):
         np.testing.assert_array_equal(left, right)
 
 
-def test_every_row_has_its_contract():
-    """The tables above and the catalog name the same parts."""
+def test_every_part_of_the_catalog_has_an_example():
     tables = {"energy": ENERGIES, "objective": OBJECTIVES, "learner": LEARNERS, "inference": INFERENCES}
-    tables |= {"sampler": SAMPLERS, "estimator": ESTIMATORS}
+    tables |= {"sampler": SAMPLERS}
     for kind, table in tables.items():
-        assert {row.name for row in of_kind(kind)} - NOT_TABLES == set(table), kind
-    assert set(FITS) == set(ENERGIES) - COUNTED and set(REFUSED) == set(INFERENCES)
+        assert {row.name for row in of_kind(kind)} == set(table), kind
+    assert {row.name for row in of_kind("estimator") if takes_tables(row)} == set(ESTIMATORS)
     assert {f"{row.home}.{row.name}" for row in of_kind("option")} == set(OPTIONS)
-    assert {row.kind for row in CATALOG} <= {*tables, "option", "base", "result"}
+    assert {row.kind for row in CATALOG} <= {*tables, "estimator", "option", "base", "result"}
 
 
 # -- energies ----------------------------------------------------------------------------------------
@@ -99,18 +97,18 @@ class TestEnergy:
         assert float(loaded(**row)) == float(energy(**row))
         no_address(energy)
 
-    def test_bad_input_is_refused(self, name):
+    def test_bad_input_raises(self, name):
         energy = ENERGIES[name]()
         good = {k: np.asarray(v) for k, v in observed(energy).items()}
-        if name in COUNTED:
+        learner = find_learner(energy)
+        if learner is None:
             learn_from = check_data
         else:
-            learner = FITS[name]()
             learner.check(energy, check_data(energy, good))
             learn_from = lambda energy, data: energax.fit(energy, data, learner, key=0)
         space, named = energy.spaces["x"], isinstance(energy.spaces["x"], Categorical)
         wrong = {
-            "one row an example" if named else "rows of shape": {
+            "one example per row" if named else "rows of shape": {
                 **good,
                 "x": good["x"].reshape(N, -1)[:, :1].repeat(9, 1),
             },
@@ -119,9 +117,65 @@ class TestEnergy:
             "at least one row": {k: v[:0] for k, v in good.items()},
             "['unknown'": {"unknown": good["x"]},
         }
-        for sentence, data in wrong.items():
-            with pytest.raises(BadInput, match=re.escape(sentence)):
+        for message, data in wrong.items():
+            with pytest.raises(BadInput, match=re.escape(message)):
                 learn_from(energy, data)
+
+    def test_its_optional_methods_have_the_signatures_of_the_protocols(self, name):
+        energy = ENERGIES[name]()
+        for method, protocol in KNOWLEDGE.items():
+            if callable(getattr(type(energy), method, None)):
+                difference = signature_difference(
+                    getattr(protocol, method), getattr(type(energy), method), energy.spaces
+                )
+                assert difference is None, f"{type(energy).__name__}.{method}: {difference}"
+
+
+def signature_difference(protocol, method, spaces):
+    """The first way in which calls that the protocol allows fail for the method; None if there is none.
+
+    Variables are keywords: where the protocol has `**given`, a method may name the variables it takes.
+    """
+    expected, found = (dict(inspect.signature(f).parameters) for f in (protocol, method))
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in found.values())
+    variables = any(p.kind is p.VAR_KEYWORD for p in expected.values())
+    for p in expected.values():
+        if p.kind is p.VAR_KEYWORD:
+            continue
+        own = found.pop(p.name, None)
+        if own is None:
+            if p.kind is p.KEYWORD_ONLY and takes_any:
+                continue
+            return f"no parameter {p.name!r}"
+        if p.kind is p.POSITIONAL_OR_KEYWORD and own.kind is not p.POSITIONAL_OR_KEYWORD:
+            return f"{p.name!r} cannot be given by position"
+        if p.default is not p.empty and own.default is own.empty:
+            return f"{p.name!r} has no default"
+    for own in found.values():
+        if own.kind is own.VAR_KEYWORD or own.default is not own.empty:
+            continue
+        if not (variables and own.kind is own.KEYWORD_ONLY and own.name in spaces):
+            return f"{own.name!r} is required"
+    return None
+
+
+def test_every_method_of_the_protocols_is_implemented():
+    classes = {type(build()) for build in ENERGIES.values()}
+    unused = [name for name in KNOWLEDGE if not any(callable(getattr(c, name, None)) for c in classes)]
+    assert not unused, "a protocol that no energy implements"
+
+
+def test_a_signature_that_differs_from_its_protocol_is_found():
+    """The check itself: it must notice what it exists to forbid."""
+    conditional = KNOWLEDGE["conditional"].conditional
+    good = (
+        lambda self, name, **given: 0,
+        lambda self, name, *, x: 0,
+        lambda self, name, *, x=None, deep=True: 0,
+    )
+    assert all(signature_difference(conditional, f, {"x"}) is None for f in good)
+    bad = (lambda self, **given: 0, lambda self, *, name, **given: 0, lambda self, name, *, y: 0)
+    assert all(signature_difference(conditional, f, {"x"}) is not None for f in bad)
 
 
 # -- learning ----------------------------------------------------------------------------------------
@@ -135,14 +189,14 @@ def one_step(name):
     data = observed(energy)
     objective = build(energy, {k: np.asarray(v) for k, v in data.items()})
     objective.check(energy, data)
-    learner, moves = learn.Descent(objective), trainable(energy)
+    learner, trainable = learn.Descent(objective), trainable_leaves(energy)
     weight = jnp.concatenate([jnp.ones(N), jnp.zeros(2)])
     padded = lambda filler: {k: jnp.concatenate([v, filler(v[:2])]) for k, v in data.items()}
-    state = learner.init(energy, Batch(padded(lambda v: v), weight), jax.random.key(0), moves)
+    state = learner.init(energy, Batch(padded(lambda v: v), weight), jax.random.key(0), trainable)
 
     @eqx.filter_jit
     def compiled(energy, rows):
-        new, after, terms = learner.step(energy, state, Batch(rows, weight), jax.random.key(KEY), moves)
+        new, after, terms = learner.step(energy, state, Batch(rows, weight), jax.random.key(KEY), trainable)
         return new, after.partner, terms
 
     return energy, objective, lambda filler: compiled(energy, padded(filler))
@@ -170,20 +224,19 @@ class TestObjective:
         plain, filled = step(lambda v: v), step(absurd)
         same(eqx.filter(plain, eqx.is_array), eqx.filter(filled, eqx.is_array))
 
-    def test_an_energy_it_makes_no_sense_for_is_refused_in_a_sentence(self, name):
+    def test_an_unsupported_energy_raises(self, name):
         energy_name, build = OBJECTIVES[name]
         energy = ENERGIES[energy_name]()
         objective = build(energy, {k: np.asarray(v) for k, v in observed(energy).items()})
-        strangers = ["NeuralEnergy", "RBM", "Linear"]
-        refusals = []
-        for other in strangers:
-            stranger = ENERGIES[other]()
+        messages = []
+        for other in ("NeuralEnergy", "RBM", "Linear"):
+            unsupported = ENERGIES[other]()
             try:
-                objective.check(stranger, observed(stranger))
+                objective.check(unsupported, observed(unsupported))
             except EnergaxError as error:
-                refusals.append(str(error))
-        assert refusals, "it takes everything"
-        assert all(name in text or "needs" in text or "expected" in text for text in refusals)
+                messages.append(str(error))
+        assert messages, "no energy is rejected"
+        assert all(name in text or "needs" in text or "expected" in text for text in messages)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -204,25 +257,25 @@ def test_a_learner_repeats_itself_and_its_fit_is_saved(name, tmp_path):
 
 @pytest.mark.parametrize("name", INFERENCES)
 def test_an_inference_repeats_itself_is_saved_and_keeps_the_dtype(name, tmp_path):
-    energy_name, build, ask = INFERENCES[name]
-    energy = (mixed_network if energy_name == "BayesianNetwork with reals" else ENERGIES[energy_name])()
+    example = INFERENCES[name]
+    build = mixed_network if example.energy == "BayesianNetwork with reals" else ENERGIES[example.energy]
+    energy, method = build(), example.method()
     data = {"x": np.asarray(rows_of(energy, ["x"])["x"])}
-    method = build()
-    answer = np.asarray(ask(energy, data, method))
-    same(answer, np.asarray(ask(energy, data, build())))
-    assert np.isfinite(answer).all() and answer.dtype == np.float32
+    result = np.asarray(example.query(energy, data, method))
+    same(result, np.asarray(example.query(energy, data, example.method())))
+    assert np.isfinite(result).all() and result.dtype == np.float32
     no_address(method)
     loaded = saved_and_loaded(method, tmp_path)
-    same(answer, np.asarray(ask(energy, data, loaded)))
+    same(result, np.asarray(example.query(energy, data, loaded)))
 
 
 @pytest.mark.parametrize("name", INFERENCES)
-def test_an_inference_refuses_what_it_cannot_do(name):
-    energy_name, ask, sentence = REFUSED[name]
-    energy = ENERGIES[energy_name]()
+def test_an_inference_rejects_unsupported_queries(name):
+    example = INFERENCES[name]
+    energy = ENERGIES[example.rejected]()
     rows = {"x": np.asarray(rows_of(energy, ["x"])["x"])}
-    with pytest.raises(Unsuitable, match=f"(?s){sentence}"):
-        ask(energy, rows, INFERENCES[name][1]())
+    with pytest.raises(Unsuitable, match=f"(?s){example.message}"):
+        example.rejected_query(energy, rows, example.method())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -242,7 +295,7 @@ def test_a_sampler_is_compiled_batched_repeatable_and_keeps_the_dtype(name, dtyp
     no_address(sampler)
 
 
-def test_a_sampler_refuses_what_it_cannot_move():
+def test_a_sampler_rejects_unsupported_variables():
     with pytest.raises(EnergaxError, match="Langevin"):
         samplers.Gibbs().check(ENERGIES["NeuralEnergy"]())
     with pytest.raises(EnergaxError, match="Gibbs"):
@@ -270,30 +323,30 @@ def table():
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestEstimator:
-    def fitted(self, name, table):
+    def fit(self, name, table):
         cls = getattr(estimators, name)
         X = table["binary" if name.startswith("Bernoulli") else "real"]
         model = cls(**ESTIMATORS[name], random_state=3)
         model.fit(X, table["y"]) if "Classifier" in name else model.fit(X)
         return model, X
 
-    def answer(self, model, X):
-        ask = next(a for a in ("predict_proba", "score_samples", "transform") if hasattr(model, a))
-        return getattr(model, ask)(X)
+    def output(self, model, X):
+        method = next(a for a in ("predict_proba", "score_samples", "transform") if hasattr(model, a))
+        return getattr(model, method)(X)
 
     def test_repeats_itself_keeps_the_dtype_is_saved_and_shown(self, name, table, tmp_path):
-        model, X = self.fitted(name, table)
-        found = self.answer(model, X)
+        model, X = self.fit(name, table)
+        found = self.output(model, X)
         assert np.isfinite(found).all() and found.dtype == np.float32
-        again, _ = self.fitted(name, table)
-        same(found, self.answer(again, X))
+        again, _ = self.fit(name, table)
+        same(found, self.output(again, X))
         model.save(tmp_path / "model.safetensors")
         loaded = type(model).load(tmp_path / "model.safetensors")
-        same(found, self.answer(loaded, X))
+        same(found, self.output(loaded, X))
         assert repr(loaded) == repr(model)
         no_address(model)
 
-    def test_bad_input_is_refused(self, name, table):
+    def test_bad_input_raises(self, name, table):
         cls = getattr(estimators, name)
         y = {"y": table["y"]} if "Classifier" in name else {}
         X = table["binary"].copy()
@@ -301,7 +354,7 @@ class TestEstimator:
             with pytest.raises(EnergaxError):
                 cls(**ESTIMATORS[name], random_state=0).fit(bad, **y)
         with pytest.raises(EnergaxError, match="fit"):
-            self.answer(cls(**ESTIMATORS[name]), X)
+            self.output(cls(**ESTIMATORS[name]), X)
 
     def test_the_constructor_only_stores(self, name, table):
         cls = getattr(estimators, name)

@@ -1,4 +1,4 @@
-"""What the core derives from `spaces` and `__call__` alone equals brute force."""
+"""The methods that `Energy` derives from `spaces` and `__call__` equal brute force."""
 
 import itertools
 from typing import Any
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from energax import argmin, finite, log_partition, log_prob, posterior, sample
+from energax._util import sizes
 from energax.energies import RBM
 from energax.energy import Energy, free_energy, log_partition_cost, log_posterior_table, supports_call
 from energax.errors import BadInput, Intractable, Unsuitable
@@ -45,7 +46,7 @@ def test_free_energy_and_log_partition(oracle, structure, seed):
 
 @cases
 def test_conditional(oracle, structure, seed):
-    """p(name | given) with the rest summed out, and what the distribution says of itself."""
+    """p(name | given) with the rest summed out, and the methods of the distribution."""
     energy, rng = oracle.random_table(structure, seed), np.random.default_rng(seed)
     for axis, name in enumerate(energy.spaces):
         others = [n for n in energy.spaces if n != name]
@@ -128,7 +129,7 @@ def test_sums_in_chunks(oracle, monkeypatch):
         return e.log_partition(), e.moments(), e.conditional("x").log_probs, slope
 
     whole = jax.jit(everything)(energy.table)
-    monkeypatch.setattr(finite, "_CHUNK", 5)
+    monkeypatch.setattr(sizes, "JOINT_VALUES", sizes.Limit(5, 5))
     assert Assignments(energy.spaces).n % 5
     chunked = jax.jit(lambda table: everything(table))(energy.table)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), whole, chunked)
@@ -157,7 +158,7 @@ def test_score():
         well.score("z", x=x, z=jnp.array(1.0))
 
 
-def test_too_large_sums_are_refused():
+def test_sums_that_are_too_large_raise():
     class Large(Energy):
         @property
         def spaces(self):
@@ -166,9 +167,9 @@ def test_too_large_sums_are_refused():
         def __call__(self, *, x):
             return x.sum()
 
-    for ask in (Large().log_partition, lambda: Large().draw(jax.random.key(0)), Large().moments):
+    for query in (Large().log_partition, lambda: Large().draw(jax.random.key(0)), Large().moments):
         with pytest.raises(Intractable, match=r"1,099,511,627,776 joint values.*1,048,576"):
-            ask()
+            query()
     with pytest.raises(Intractable, match="integral over 'x' in Real"):
         Well(jnp.array(1.0)).log_partition()
     with finite.enumeration_limit(4), pytest.raises(Intractable, match="limit of 4"):
@@ -186,8 +187,17 @@ def test_what_an_energy_knows():
     )
 
 
+def test_an_unknown_method_name_raises():
+    """Also for composed energies, which look into the energy inside."""
+    rbm = RBM.random(3, 2, key=0)
+    for energy in (rbm, rbm / 2.0, rbm.given(x=jnp.zeros(3)), rbm.over("z"), rbm + rbm):
+        with pytest.raises(BadInput, match=r"'free_enery'.*Did you mean 'free_energy'"):
+            energy.knows("free_enery")
+        assert not energy.knows("tables")
+
+
 class Terms(Energy):
-    """What is easily written by mistake: a number for every coordinate, and no sum."""
+    """An easy mistake: one number per coordinate, without the sum."""
 
     space: Any = eqx.field(static=True)
 
@@ -200,7 +210,7 @@ class Terms(Energy):
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "query",
     [
         lambda e: log_prob(e, {"x": np.ones((3, 2))}),
         lambda e: log_partition(e),
@@ -213,13 +223,13 @@ class Terms(Energy):
         lambda e: e.draw(jax.random.key(0), x=jnp.ones(2)),
     ],
 )
-def test_an_energy_of_many_numbers_is_refused_by_every_question(ask):
+def test_an_energy_that_is_not_a_scalar_is_rejected_by_every_query(query):
     with pytest.raises(BadInput, match=r"Terms returns shape \(2,\); expected one number"):
-        ask(Terms(Binary(2)))
+        query(Terms(Binary(2)))
 
 
-def test_an_energy_of_many_numbers_is_refused_where_values_are_real():
-    held = {"z": np.ones(2)}
-    for ask in (lambda e: argmin(e, held), lambda e: sample(e, 2, given=held, key=0)):
+def test_an_energy_that_is_not_a_scalar_is_rejected_for_real_variables():
+    given = {"z": np.ones(2)}
+    for query in (lambda e: argmin(e, given), lambda e: sample(e, 2, given=given, key=0)):
         with pytest.raises(BadInput, match=r"Terms returns shape \(2,\); expected one number"):
-            ask(Terms(Real(2)))
+            query(Terms(Real(2)))

@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty: arithmetic keeps value, error and kind honest."""
+"""`Estimate`: arithmetic of values, standard errors and kinds."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from energax import Estimate
 from energax.errors import BadInput
 from energax.estimate import KINDS
 
-# What is known of a + b and a − b, by the kinds of both.
+# The kinds of a + b and a − b, by the kinds of a and b.
 SUM = {
     ("exact", "exact"): "exact",
     ("exact", "lower bound"): "lower bound",
@@ -59,14 +59,14 @@ def test_arithmetic(a, s, b, t, c):
 
 
 def test_mean_over_rows():
-    """The spread between rows, or the noise within them if that is larger; weights as frequencies of rows."""
+    """The spread between rows, or the error within rows if it is larger; weights are frequencies of rows."""
     values = np.array([1.0, 2.0, 4.0, 5.0])
     mean = Estimate(values).mean()
     assert float(mean) == 3 and float(mean.stderr) == pytest.approx(values.std(ddof=1) / 2)
     noisy = Estimate(values, 10.0, "estimate").mean()
     assert float(noisy.stderr) == pytest.approx(5.0) and noisy.kind == "estimate"
     assert float(Estimate(values).mean(weights=[1, 0, 0, 1])) == 3
-    assert Estimate([2.0]).mean().stderr == np.inf  # one row knows nothing of the spread between rows
+    assert Estimate([2.0]).mean().stderr == np.inf  # no spread between rows can be estimated
 
 
 def test_a_shared_error_does_not_average_away():
@@ -90,7 +90,7 @@ def test_interval_and_printing():
 
 
 def test_the_interval_of_a_mean_is_students():
-    """Of n rows, n − 1 degrees of freedom: scipy's own interval, whatever is added, negated or scaled."""
+    """n rows have n − 1 degrees of freedom: SciPy's interval, also after sums, negation and scaling."""
     values = np.array([1.0, 2.0, 4.0, 5.0])
     mean = Estimate(values).mean()
     low, high = stats.t.interval(0.9, 3, values.mean(), stats.sem(values))
@@ -103,21 +103,21 @@ def test_the_interval_of_a_mean_is_students():
 
 
 def test_weights_of_a_mean():
-    """Whole weights are rows given that often, but for the spread, which is judged by Σ w² (Kish)."""
+    """Integer weights repeat rows, except in the spread, which uses Σ w² (Kish)."""
     values = np.array([1.0, 4.0, 6.0])
     mean = Estimate(values).mean([2, 1, 1])
     assert float(mean) == pytest.approx(3.0)
     effective = 16 / 6
     spread = (2 * 4 + 1 + 9) / 4
     assert float(mean.stderr) == pytest.approx(np.sqrt(spread / (effective - 1)))
-    for bad, said in (
+    for bad, message in (
         ([0, 0, 0], "not all 0"),
-        ("abc", "one number for each row"),
+        ("abc", "one number per row"),
         ([1, 1], r"shape \(2,\)"),
         ([1, -1, 1], "-1.0 to 1.0"),
         ([1, np.nan, 1], "nan"),
     ):
-        with pytest.raises(BadInput, match=f"weights: found.*{said}"):
+        with pytest.raises(BadInput, match=f"weights: found.*{message}"):
             Estimate(values).mean(bad)
     with pytest.raises(BadInput, match="no rows"):
         Estimate([]).mean()
@@ -130,7 +130,7 @@ def test_behaves_as_a_number():
     assert Estimate(2.0) < 3 and Estimate(2.0) >= 2 and pytest.approx(2.0) == Estimate(2.0)
 
 
-def test_refusals():
+def test_invalid_arguments_raise():
     with pytest.raises(BadInput, match="kind"):
         Estimate(1.0, kind="guess")
     with pytest.raises(BadInput, match="stderr"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from energax import finite
+from energax._util import sizes
 from energax.errors import Intractable
 from energax.finite import Assignments, enumeration_limit, log_sum_exp, table
 from energax.spaces import Binary, Categorical, Real
@@ -32,13 +32,13 @@ def test_assignments_are_all_joint_values():
 def test_chunks_of_any_size(n, chunk):
     """Values of table and log-sum-exp, and the gradient, do not depend on the chunk."""
     terms = np.random.default_rng(n).normal(size=40).astype(np.float32) * 5
-    before, finite._CHUNK = finite._CHUNK, chunk
+    before, sizes.JOINT_VALUES = sizes.JOINT_VALUES, sizes.Limit(chunk, chunk)
     try:
         f = lambda t: log_sum_exp(lambda i: t[i], n)
         value, slope = jax.value_and_grad(f)(jnp.asarray(terms))
         np.testing.assert_array_equal(table(lambda i: 2 * i, n), 2 * np.arange(n))
     finally:
-        finite._CHUNK = before
+        sizes.JOINT_VALUES = before
     np.testing.assert_allclose(value, logsumexp(terms[:n]), rtol=1e-5)
     np.testing.assert_allclose(slope[:n], np.exp(terms[:n] - logsumexp(terms[:n])), atol=1e-5)
     assert (np.asarray(slope[n:]) == 0).all()

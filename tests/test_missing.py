@@ -1,11 +1,12 @@
-"""`Masked`: what is known, and a filler where nothing is."""
+"""`Masked`: observed values, and fillers where they are missing."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energax.missing import Masked, is_masked, known, mask_of, number_of_rows
+from energax._util.sizes import number_of_rows
+from energax.missing import Masked, is_masked, mask_of, value_of
 
 
 def test_round_trip():
@@ -19,8 +20,8 @@ def test_round_trip():
     np.testing.assert_array_equal(whole, [1, np.nan])
 
 
-def test_plain_arrays_are_fully_known():
-    assert known(np.ones(2)).tolist() == [1, 1] and mask_of(np.ones(2)).all()
+def test_plain_arrays_are_fully_observed():
+    assert value_of(np.ones(2)).tolist() == [1, 1] and mask_of(np.ones(2)).all()
     assert number_of_rows({"x": Masked.from_nan(np.ones((3, 2)))}) == 3
 
 

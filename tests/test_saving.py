@@ -1,4 +1,4 @@
-"""What is saved comes back the same, and what should not be built is not."""
+"""Saved objects are loaded unchanged; files cannot build anything else."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_class_of_ones_own_is_built_only_if_handed_over(tmp_path):
     same(bowl, round_trip(bowl, tmp_path, classes=(Bowl, halved)))
 
 
-def test_one_class_needs_no_tuple_and_a_wrong_one_is_not_the_files_fault(tmp_path):
+def test_one_class_needs_no_tuple_and_an_invalid_one_raises_bad_input(tmp_path):
     bowl, path = Bowl(jnp.ones(2), {}, jnp.tanh, Real(2)), tmp_path / "bowl.safetensors"
     energax.save(bowl, path)
     same(bowl, energax.load(path, Bowl))
@@ -154,32 +154,32 @@ def test_a_fit_comes_back_with_the_state_to_go_on_from(tmp_path):
     assert np.array_equal(back.history["objective"], fit.history["objective"])
 
 
-def test_what_is_not_data_is_refused_before_anything_is_written(tmp_path):
+def test_objects_that_are_not_data_raise_before_anything_is_written(tmp_path):
     path = tmp_path / "no.safetensors"
-    for thing, word in ((lambda x: x, "made on the spot"), (object(), "object"), ({"f": open}, "builtin")):
+    for thing, word in ((lambda x: x, "a lambda"), (object(), "object"), ({"f": open}, "builtin")):
         with pytest.raises(BadInput, match=word):
             energax.save(thing, path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_foreign_and_newer_files_are_refused(tmp_path):
+def test_damaged_foreign_and_newer_files_raise(tmp_path):
     path = tmp_path / "rbm.safetensors"
     energax.save(RBM.random(4, 3, key=0), path)
     whole = path.read_bytes()
 
-    def refused(data, words):
+    def rejects(data, words):
         path.write_bytes(data)
         with pytest.raises(BadFile, match=words):
             energax.load(path)
 
-    refused(whole[:-10], "truncated")
-    refused(whole[:20], "truncated")
-    refused(b"", "truncated")
+    rejects(whole[:-10], "truncated")
+    rejects(whole[:20], "truncated")
+    rejects(b"", "truncated")
     flipped = bytearray(whole)
     flipped[-3] ^= 1
-    refused(bytes(flipped), "digest")
-    refused(whole.replace(b'"version":"1"', b'"version":"9"'), "Update energax")
-    refused(whole.replace(b'"format":"energax"', b'"format":"otherax"'), "did not write")
+    rejects(bytes(flipped), "digest")
+    rejects(whole.replace(b'"version":"1"', b'"version":"9"'), "Update energax")
+    rejects(whole.replace(b'"format":"energax"', b'"format":"otherax"'), "did not write")
     with pytest.raises(BadFile, match="no such file"):
         energax.load(tmp_path / "nowhere")
 
@@ -190,7 +190,7 @@ def test_damaged_foreign_and_newer_files_are_refused(tmp_path):
      "energax.saving:storage.write", "equinox:filter_jit", "energax.fitting:fit", "jax.nn:jnp"],
 )  # fmt: skip
 def test_a_file_cannot_name_code(name, tmp_path):
-    """A file that was made with care to call something is refused, whatever it names."""
+    """A file that names code to be called is rejected, whatever it names."""
     path = tmp_path / "bad.safetensors"
     for node in ({"$": "name", "name": name}, {"$": "object", "class": name, "fields": {}},
                  {"$": "space", "class": name, "items": {"$": "tuple", "items": ["echo"]}}):  # fmt: skip
@@ -199,7 +199,7 @@ def test_a_file_cannot_name_code(name, tmp_path):
             energax.load(path)
 
 
-def test_a_file_whose_parts_do_not_fit_is_refused(tmp_path):
+def test_an_inconsistent_file_is_rejected(tmp_path):
     path = tmp_path / "bad.safetensors"
     rbm = {"$": "object", "class": "energax.energies._boltzmann.rbm:RBM", "fields": {"colour": 1}}
     for node in (rbm, {"$": "warp"}, {"$": "numpy", "array": "absent"}, {"no": "tag"}):
@@ -236,19 +236,19 @@ def test_unwritten_files_leave_the_old_one_whole(tmp_path, monkeypatch):
 SAVED_BY_0_1 = pathlib.Path(__file__).parent / "files" / "saved_0_1.safetensors"
 
 
-def test_a_file_of_version_0_1_still_loads_and_answers_the_same():
+def test_a_file_of_version_0_1_still_loads_and_gives_the_same_numbers():
     """The file names classes by the private modules of that version, and holds one of every kind of part."""
-    held = energax.load(SAVED_BY_0_1)
-    for name, energy in held["energies"].items():
-        rows = held["rows"][name]
+    saved = energax.load(SAVED_BY_0_1)
+    for name, energy in saved["energies"].items():
+        rows = saved["rows"][name]
         values = [float(energy(**jax.tree.map(lambda a, i=i: a[i], rows))) for i in range(6)]
-        np.testing.assert_allclose(values, held["values"][name], rtol=1e-4, err_msg=name)
-    for name, (model, method, X) in held["estimators"].items():
+        np.testing.assert_allclose(values, saved["values"][name], rtol=1e-4, err_msg=name)
+    for name, (model, method, X) in saved["estimators"].items():
         answer = np.asarray(getattr(model, method)(X))
-        np.testing.assert_allclose(answer, held["answers"][name], rtol=2e-3, atol=1e-5, err_msg=name)
-    assert {type(s).__name__ for s in held["samplers"].values()} == {"Gibbs", "Langevin"}
-    assert all(fit.state is not None for fit in held["fits"].values())
-    assert len(held["options"]) == 20 and held["spaces"][-1] == Sequence(Real(2))
+        np.testing.assert_allclose(answer, saved["answers"][name], rtol=2e-3, atol=1e-5, err_msg=name)
+    assert {type(s).__name__ for s in saved["samplers"].values()} == {"Gibbs", "Langevin"}
+    assert all(fit.state is not None for fit in saved["fits"].values())
+    assert len(saved["options"]) == 20 and saved["spaces"][-1] == Sequence(Real(2))
 
 
 def test_files_name_no_private_module(tmp_path):
@@ -273,11 +273,11 @@ def test_class_names_are_unique_within_a_subpackage():
 
 
 def test_pickle_keeps_64_bits_and_jax_functions():
-    from energax.saving import picklable, unpickled
+    from energax.saving import pack_state, unpack_state
 
     with jax.enable_x64(True):
         wide = jnp.asarray(np.linspace(0, 1, 3))
     state = {"energy": (wide, jax.nn.relu), "optimizer": optax.adam(1e-3), "n": 3}
-    back = unpickled(pickle.loads(pickle.dumps(picklable(state))))
+    back = unpack_state(pickle.loads(pickle.dumps(pack_state(state))))
     assert back["energy"][0].dtype == jnp.float64 and back["energy"][1] is jax.nn.relu
     assert callable(back["optimizer"].update) and back["n"] == 3

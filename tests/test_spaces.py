@@ -1,4 +1,4 @@
-"""Spaces: every kind of bad input is refused at the door with a sentence; good input passes unchanged."""
+"""Spaces: invalid values raise an error that says why; valid ones pass unchanged."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from energax import fit
 from energax.energy import Energy
 from energax.errors import BadInput
 from energax.learn import Descent, NegativeLogLikelihood
-from energax.missing import Masked, known, mask_of
+from energax.missing import Masked, mask_of, value_of
 from energax.spaces import (
     Binary,
     Categorical,
@@ -61,9 +61,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("space", "value", "sentence"), BAD, ids=range(len(BAD)))
-def test_bad_values(space, value, sentence):
-    with pytest.raises(BadInput, match=sentence) as error:
+@pytest.mark.parametrize(("space", "value", "message"), BAD, ids=range(len(BAD)))
+def test_bad_values(space, value, message):
+    with pytest.raises(BadInput, match=message) as error:
         space.check(value, "weight")
     assert str(error.value).startswith("weight: found") and "expected" in str(error.value)
 
@@ -87,7 +87,7 @@ def test_bad_spaces(make):
 
 
 def test_missing_values_are_marked():
-    """NaN, NumPy masks and `Masked` all become the same thing; or are refused where they may not be."""
+    """NaN, NumPy masks and `Masked` give the same result, or raise where missing values are not allowed."""
     expected = [True, False]
     for value in (
         [1.0, np.nan],
@@ -126,14 +126,14 @@ def test_finite_spaces_list_their_values(k, size):
     "space", [Real(3), Positive(3), Interval(-2, 5, 3), Simplex(4), PositiveDefinite(3)], ids=repr
 )
 def test_bijections(space):
-    """ℝⁿ → the space lands inside it, and back again is where it began."""
+    """The bijection maps ℝⁿ into the space, and its inverse maps back."""
     u = jax.random.normal(jax.random.key(0), space.bijection.inverse_shape(space.shape))
     x = space.bijection(u)
     space.check(np.asarray(x))
     np.testing.assert_allclose(space.bijection.inv(x), u, atol=2e-4)
 
 
-def test_what_has_no_bijection_or_list():
+def test_spaces_without_a_bijection_or_a_list_raise():
     with pytest.raises(BadInput, match="bijection"):
         _ = Binary(2).bijection
     with pytest.raises(BadInput, match="finite space"):
@@ -141,7 +141,7 @@ def test_what_has_no_bijection_or_list():
     assert Count().n_values is None and not Count().is_finite and not Count().is_real
 
 
-def test_equality_is_by_what_is_said():
+def test_equality_is_by_arguments():
     assert Real(3) == Real(3) and hash(Real(3)) == hash(Real(3)) and Real(3) != Real(4) != Positive(4)
     assert Interval(0, 1, 2) == Interval(0.0, 1.0, 2) and Categorical(3) != Categorical(3, 1)
     assert (
@@ -162,7 +162,7 @@ def test_ragged_sequences():
 
 
 def test_sequences_keep_the_checks_of_their_steps():
-    """Any number of steps without a length, that number with one; each step lies in its space."""
+    """Any number of steps without a length, that number with one; each step is in its space."""
     endless, three = Sequence(Simplex(2)), Sequence(Simplex(2), 3)
     rows = np.full((4, 3, 2), 0.5)
     assert three.shape == (3, 2) and three.event_ndim == 1
@@ -195,7 +195,7 @@ def test_a_sequence_takes_what_it_padded(inner):
 
 
 class Walk(Energy):
-    """Steps of a sequence about one mean; what is past the end is integrated out."""
+    """Steps of a sequence about one mean; steps past the end are integrated out."""
 
     mean: jax.Array
     marginalises = frozenset({"x"})
@@ -205,14 +205,14 @@ class Walk(Energy):
         return {"x": Sequence(Real(2), 3)}
 
     def __call__(self, *, x):
-        return 0.5 * jnp.sum(jnp.where(mask_of(x), known(x) - self.mean, 0) ** 2)
+        return 0.5 * jnp.sum(jnp.where(mask_of(x), value_of(x) - self.mean, 0) ** 2)
 
     def log_partition(self):
         return jnp.zeros(())
 
 
 def test_an_energy_over_padded_sequences_is_fitted():
-    """The mean of the steps that there are, and nothing of the padding."""
+    """The mean of the observed steps, without the padding."""
     padded = Sequence(Real(2), 3).pad([np.full((3, 2), 1.0), np.full((1, 2), 5.0)])
     learner = Descent(NegativeLogLikelihood(), optax.sgd(0.4))
     done = fit(Walk(jnp.zeros(2)), {"x": padded}, learner, epochs=60, key=0)

@@ -1,4 +1,4 @@
-"""What an energy knows at one temperature, at another: against sums over the energy divided by T."""
+"""Closed forms at other temperatures, against sums over the energy divided by T."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from numpyro import distributions as d
 
 from energax import Energy, log_prob, sample
 from energax.energies import RBM, GaussianRBM
-from energax.energy import FiniteDistribution
 from energax.missing import Masked
 from energax.samplers import knows_conditional
-from energax.spaces import Binary, Categorical, Real
-from energax.tempering import Tempered, power
+from energax.spaces import Binary, Real
+from energax.tempering import Tempered
 
 
 class Bare(Energy):
-    """An energy of which nothing but its value is known."""
+    """An energy without closed forms."""
 
     energy: Energy
     share: float = eqx.field(static=True)
@@ -65,36 +64,8 @@ def test_a_gaussian_machine_at_another_temperature():
     assert_allclose(jnp.diff(normal.log_prob(at)), jnp.diff(log_p), rtol=1e-4)
 
 
-@pytest.mark.parametrize("power", [0.3, 1.7])
-@pytest.mark.parametrize(
-    ("distribution", "values"),
-    [
-        (d.Bernoulli(logits=jnp.array([0.5, -2.0])), [[0, 1], [1, 0]]),
-        (d.Bernoulli(probs=jnp.array([0.2, 0.9])).to_event(1), [[0, 1], [1, 0]]),
-        (d.Categorical(probs=jnp.array([0.2, 0.5, 0.3])), [0, 1, 2]),
-        (d.Categorical(logits=jnp.array([[0.2, 0.5, 0.3], [1.0, -1.0, 0.0]])).to_event(1), [[0, 2], [1, 1]]),
-        (d.Normal(jnp.array([1.0, 2.0]), jnp.array([0.5, 3.0])).to_event(1), [[0.0, 1.0], [2.0, -1.0]]),
-        (
-            d.MultivariateNormal(jnp.array([1.0, 2.0]), jnp.array([[2.0, 0.5], [0.5, 1.0]])),
-            [[0.0, 1.0], [2.0, -1.0]],
-        ),
-        (FiniteDistribution(jnp.log(jnp.array([0.2, 0.5, 0.3])), Categorical(3)), [0, 1, 2]),
-    ],
-    ids=lambda a: type(a).__name__,
-)
-def test_powers_of_distributions(distribution, values, power):
-    """Ratios of p^power at two values are powers of ratios of p, and it is a distribution of its family."""
-    log_p = lambda p: jnp.stack([jnp.asarray(p.log_prob(jnp.asarray(v))) for v in values])
-    gain = jnp.diff(log_p(power(distribution, power)), axis=0)
-    assert_allclose(gain, power * jnp.diff(log_p(distribution), axis=0), rtol=1e-4, atol=1e-5)
-
-
-def test_no_power_of_a_poisson_is_a_poisson():
-    assert power(d.Poisson(2.0), 0.5) is None and power(d.Poisson(jnp.ones(2)).to_event(1), 0.5) is None
-
-
 class Pair(Energy):
-    """A real and a binary variable; the conditionals are known, nothing else is."""
+    """A real and a binary variable, with `conditional` and no other closed form."""
 
     @property
     def spaces(self):
@@ -110,7 +81,7 @@ class Pair(Energy):
         return d.Bernoulli(logits=1.0 + pull).to_event(1)
 
 
-def test_conditionals_survive_where_nothing_else_is_known():
+def test_conditionals_are_kept_at_other_temperatures():
     hot = Pair() / 4.0
     assert isinstance(hot, Tempered) and not hot.knows("free_energy")
     assert knows_conditional(hot, "x", {"z": jnp.zeros(20)})

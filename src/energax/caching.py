@@ -1,4 +1,4 @@
-"""Compiled programs kept on disk, so that the next process need not compile them again."""
+"""JAX's compilation cache on disk: a later process does not compile the same programs again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OFF = {"0", "off", "no", "none", "false"}
 
 
 def default_cache() -> Path:
-    """Where caches of this user belong on this system."""
+    """The default folder of the cache, by the conventions of the operating system."""
     if "XDG_CACHE_HOME" in os.environ:
         base = Path(os.environ["XDG_CACHE_HOME"])
     elif sys.platform == "darwin":
@@ -23,27 +23,27 @@ def default_cache() -> Path:
 
 
 def use_compilation_cache(folder: str | os.PathLike | None = None) -> Path | None:
-    """Turn JAX's persistent compilation cache on, for programs of every size. → its folder.
+    """Turn on JAX's persistent compilation cache, for programs of every size. Return its folder, or None.
 
-    The library never does this by itself: call it once, before the first fit. The command line
-    does. `ENERGAX_CACHE=off` turns it off, `ENERGAX_CACHE=folder` moves it; a cache that was
-    set up through `JAX_COMPILATION_CACHE_DIR` is left as it is.
+    The command line calls this; the library does not. Call it once, before the first fit.
+    `ENERGAX_CACHE=off` turns the cache off, `ENERGAX_CACHE=folder` moves it; a cache that was set by
+    `JAX_COMPILATION_CACHE_DIR` is not changed.
     """
     import jax
 
-    wish = os.environ.get("ENERGAX_CACHE", "")
-    if wish.lower() in _OFF:
+    setting = os.environ.get("ENERGAX_CACHE", "")
+    if setting.lower() in _OFF:
         return None
-    already = getattr(jax.config, "jax_compilation_cache_dir", None)
-    if folder is None and already:
-        return Path(already)
-    chosen = Path(folder or wish or default_cache())
+    current = getattr(jax.config, "jax_compilation_cache_dir", None)
+    if folder is None and current:
+        return Path(current)
+    chosen = Path(folder or setting or default_cache())
     try:
         chosen.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a read-only home is no reason to fail
+    except OSError:  # for example a read-only home: work without a cache
         return None
     jax.config.update("jax_compilation_cache_dir", str(chosen))
-    # Small programs too: a fit of a small model is many of them.
+    # Cache small programs too: a fit of a small model compiles many.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return chosen

@@ -1,7 +1,7 @@
-"""One row for every public part: what it is, what it needs, where it is from.
+"""The catalog: one row per public part, with its kind, requirements and reference.
 
-Parts are named, not imported, so that the table itself costs nothing to load; `Row.load` fetches
-one. The command line, the documents and the common tests read this table.
+Rows name parts without importing them, so the table is cheap to load; `Row.load` imports one. Inference methods given
+by name and the contract tests read this table.
 
 >>> row = find("EM")
 >>> row.kind, row.path
@@ -27,11 +27,11 @@ Kind = Literal[
 class Row:
     """A public part of energax.
 
-    `option` is a choice inside another part (a covariance, a gradient estimator), `base` what a new
-    part derives from, and `result` what comes back.
+    An `option` is an argument of another part (a covariance, a gradient estimator), a `base` is a class to
+    derive new parts from, and a `result` is a return type.
     """
 
-    home: str  # the package below energax that a person imports it from
+    home: str  # the module of energax to import it from
     name: str
     kind: Kind
     summary: str
@@ -48,19 +48,19 @@ class Row:
 
 
 def part(path: str) -> Any:
-    """The object at `module:name`, loaded now."""
+    """The object at `module:name`, imported now."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def find(name: str) -> Row:
-    """The row of this name (`EM`, or `learn.EM` where two rooms share one), or a `BadInput`."""
+    """The row of this name (`EM`, or `learn.EM` if the name is ambiguous); raises `BadInput` if there is none."""
     found = [row for row in CATALOG if name in (row.name, f"{row.home}.{row.name}")]
     if len(found) == 1:
         return found[0]
     if found:
         both = " or ".join(f"{row.home}.{row.name}" for row in found)
-        raise BadInput("name", f"{name!r}, which {len(found)} parts have", both)
+        raise BadInput("name", f"{name!r}, the name of {len(found)} parts", both)
     import difflib
 
     near = difflib.get_close_matches(name, [row.name for row in CATALOG], n=3)
@@ -72,115 +72,115 @@ def of_kind(kind: Kind) -> tuple[Row, ...]:
     return tuple(row for row in CATALOG if row.kind == kind)
 
 
-# One row a line, whatever its length: a table reads best as a table.
+# One row per line, whatever its length.
 # fmt: off
 CATALOG: tuple[Row, ...] = (
     # energies
     Row("mixture", "Mixture", "energy", "p(x, z) = π_z p(x | z), of any component energies", "components over (x, z), or a list", "those of the components and Categorical(k)", "Pearson (1894)"),
     Row("energies", "Gaussians", "energy", "k normal densities, stacked, chosen by z", "a covariance", "x: Real(d), z: Categorical(k)", "McLachlan and Peel (2000)"),
-    Row("energies", "Bernoullis", "energy", "k products of coins, stacked, chosen by z", "", "x: Binary(d), z: Categorical(k)", "Lazarsfeld and Henry (1968)"),
-    Row("energies", "Centroids", "energy", "k centers: the squared distance to the one chosen by z", "", "x: Real(d), z: Categorical(k)", "Lloyd (1982)"),
+    Row("energies", "Bernoullis", "energy", "k products of Bernoulli distributions, stacked, chosen by z", "", "x: Binary(d), z: Categorical(k)", "Lazarsfeld and Henry (1968)"),
+    Row("energies", "Centroids", "energy", "k centers: squared distance to the one chosen by z", "", "x: Real(d), z: Categorical(k)", "Lloyd (1982)"),
     Row("energies", "RBM", "energy", "binary visible and hidden units, connected pairwise", "", "x: Binary(d), z: Binary(h)", "Smolensky (1986)"),
     Row("energies", "GaussianRBM", "energy", "real visible and binary hidden units", "", "x: Real(d), z: Binary(h)", "Welling, Rosen-Zvi and Hinton (2005)"),
-    Row("energies", "Linear", "energy", "−(xᵀW + b)_y: a linear score for every answer", "", "x: Real(d), y: Categorical(k)", "Crammer and Singer (2001)"),
+    Row("energies", "Linear", "energy", "−(xᵀW + b)_y: a linear score for every class", "", "x: Real(d), y: Categorical(k)", "Crammer and Singer (2001)"),
     Row("energies", "Scorer", "energy", "−f(x)_y, f any network", "a network", "x: Real(d), y: Categorical(k)", "LeCun et al. (2006)"),
     Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
     Row("energies", "NeuralEnergy", "energy", "f(x), any network with one output", "a network", "x: Real(d)", "LeCun et al. (2006)"),
-    Row("energies", "MarkovChain", "energy", "−log π(x₁) − Σ log A[x, x′]: the next state depends on the present one", "", "x: Sequence(Categorical(k))", "Markov (1906)"),
-    Row("energies", "HiddenChain", "energy", "−log π(z₁) − Σ log A[z, z′] − Σ log p(x | z): states behind what is seen", "an emission", "z: Sequence(Categorical(k)), x: Sequence of the emission", "Rabiner (1989)"),
+    Row("energies", "MarkovChain", "energy", "−log π(x₁) − Σ log A[x, x′]: each state depends on the one before", "", "x: Sequence(Categorical(k))", "Markov (1906)"),
+    Row("energies", "HiddenChain", "energy", "−log π(z₁) − Σ log A[z, z′] − Σ log p(x | z): hidden states with emissions", "an emission", "z: Sequence(Categorical(k)), x: Sequence of the emission", "Rabiner (1989)"),
     Row("energies", "Categoricals", "energy", "k tables of symbols, stacked, chosen by z", "", "x: Categorical(m), z: Categorical(k)", "Rabiner (1989)"),
     Row("energies", "Poissons", "energy", "k products of Poisson counts, stacked, chosen by z", "", "x: Count(d), z: Categorical(k)", "Zucchini, MacDonald and Langrock (2016)"),
     Row("energies", "Mixtures", "energy", "k mixtures of Gaussians, stacked, chosen by z", "covariances", "x: Real(d), z: Categorical(k)", "Gauvain and Lee (1994)"),
     Row("energies", "Product", "energy", "emissions of several kinds, each for some columns of x", "emissions", "x: mixed columns, z: Categorical(k)", "Zucchini, MacDonald and Langrock (2016)"),
-    Row("energies", "LinearGaussianSSM", "energy", "−log p(z₁) − Σ log p(z′ | z) p(x | z), all linear and Gaussian", "", "z: Sequence(Real(k)), x: Sequence(Real(d))", "Kalman (1960); Shumway and Stoffer (1982)"),
-    Row("energies", "NGram", "energy", "−log p(x) of a text, each word given the few before it", "counts and a smoothing", "x: Sequence(Categorical(v))", "Chen and Goodman (1999)"),
-    Row("energies", "BayesianNetwork", "energy", "−Σ log p(x_v | x_parents): every variable given its causes", "", "named Categorical variables", "Pearl (1988)"),
+    Row("energies", "LinearGaussianSSM", "energy", "−log p(z₁) − Σ log p(z′ | z) p(x | z), linear and Gaussian", "", "z: Sequence(Real(k)), x: Sequence(Real(d))", "Kalman (1960); Shumway and Stoffer (1982)"),
+    Row("energies", "NGram", "energy", "−log p(x) of a text, each word given the n − 1 words before it", "counts and a smoothing", "x: Sequence(Categorical(v))", "Chen and Goodman (1999)"),
+    Row("energies", "BayesianNetwork", "energy", "−Σ log p(x_v | x_parents): every variable given its parents", "", "named Categorical variables", "Pearl (1988)"),
     Row("energies", "MarkovField", "energy", "−Σ log φ_c(x_c): tables over cliques of an undirected graph", "", "named Categorical variables", "Besag (1974)"),
-    Row("energies", "FactorGraph", "energy", "Σ e_f(x_f): a sum of anybody's small energies", "factors", "finite", "Kschischang, Frey and Loeliger (2001)"),
+    Row("energies", "FactorGraph", "energy", "Σ e_f(x_f): a sum of small energies", "factors", "finite", "Kschischang, Frey and Loeliger (2001)"),
     Row("energies", "Factor", "energy", "−log φ(x): one table over a few named variables", "", "named Categorical variables", "Kschischang, Frey and Loeliger (2001)"),
     Row("energies", "ConditionalTable", "energy", "−log p(child | parents): one table of a Bayesian network", "", "named Categorical variables", "Pearl (1988)"),
     Row("energies", "LinearGaussian", "option", "−log N(x; b + wᵀparents, σ²): one real node of a Bayesian network", "", "named Real variables", "Lauritzen (1992)"),
     # objectives
-    Row("learn", "Perceptron", "objective", "the right answer should be the best", "a finite answer", "y: finite", "Rosenblatt (1958)"),
-    Row("learn", "Margin", "objective", "the right answer should be the best by a margin", "a finite answer", "y: finite", "Crammer and Singer (2001)"),
-    Row("learn", "CrossEntropy", "objective", "−log p(y | x) at an inverse temperature", "a finite answer", "y: finite", "Bridle (1990)"),
-    Row("learn", "NegativeLogLikelihood", "objective", "mean F(x) + log Z, with a prior if wanted", "log_partition", "any", "Fisher (1922)"),
-    Row("learn", "PseudoLikelihood", "objective", "every coordinate given all the others; log Z drops out", "complete rows", "finite", "Besag (1975)"),
-    Row("learn", "ELBO", "objective", "a bound on log p(x) by an encoder; importance-weighted with many samples", "an encoder", "z: real or finite", "Kingma and Welling (2014); Burda, Grosse and Salakhutdinov (2016)"),
-    Row("learn", "ContrastiveDivergence", "objective", "mean F(data) − mean F(chain), the chain short or persistent", "a sampler", "those of the sampler", "Hinton (2002); Tieleman (2008)"),
-    Row("learn", "NoiseContrastive", "objective", "tell data from noise, and learn log Z on the way", "a noise distribution", "x: any", "Gutmann and Hyvärinen (2012)"),
-    Row("learn", "ScoreMatching", "objective", "match the gradient of log p; log Z drops out", "a gradient in x", "x: Real(d)", "Hyvärinen (2005)"),
-    Row("learn", "Adversarial", "objective", "a generator draws the negative phase, kept spread by a discrepancy", "a generator", "x: Real(d)", "Kim and Bengio (2016)"),
+    Row("learn", "Perceptron", "objective", "the correct class must score best", "a finite target", "y: finite", "Rosenblatt (1958)"),
+    Row("learn", "Margin", "objective", "the correct class must score best by a margin", "a finite target", "y: finite", "Crammer and Singer (2001)"),
+    Row("learn", "CrossEntropy", "objective", "−log p(y | x) at an inverse temperature", "a finite target", "y: finite", "Bridle (1990)"),
+    Row("learn", "NegativeLogLikelihood", "objective", "mean F(x) + log Z, with an optional prior", "log_partition", "any", "Fisher (1922)"),
+    Row("learn", "PseudoLikelihood", "objective", "each coordinate given all others, without log Z", "complete rows", "finite", "Besag (1975)"),
+    Row("learn", "ELBO", "objective", "a lower bound of log p(x) by an encoder; importance-weighted with several samples", "an encoder", "z: real or finite", "Kingma and Welling (2014); Burda, Grosse and Salakhutdinov (2016)"),
+    Row("learn", "ContrastiveDivergence", "objective", "mean F(data) − mean F(samples of a short or persistent chain)", "a sampler", "those of the sampler", "Hinton (2002); Tieleman (2008)"),
+    Row("learn", "NoiseContrastive", "objective", "classify data against noise, with log Z as a parameter", "a noise distribution", "x: any", "Gutmann and Hyvärinen (2012)"),
+    Row("learn", "ScoreMatching", "objective", "match the gradient of log p, without log Z", "a gradient in x", "x: Real(d)", "Hyvärinen (2005)"),
+    Row("learn", "Adversarial", "objective", "a generator draws the negative phase, with a discrepancy as regulariser", "a generator", "x: Real(d)", "Kim and Bengio (2016)"),
     # learners
-    Row("learn", "Descent", "learner", "any Optax optimizer on any objective, through the parameters' bijections", "an objective", "any", "Robbins and Monro (1951)"),
+    Row("learn", "Descent", "learner", "any Optax optimizer on any objective, in unconstrained coordinates", "an objective", "any", "Robbins and Monro (1951)"),
     Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics and maximise, or log_partition", "z: finite", "Dempster, Laird and Rubin (1977)"),
     # options of objectives
-    Row("learn", "Exact", "option", "score matching with the whole Jacobian", "", "x: Real(d), d small", "Hyvärinen (2005)"),
+    Row("learn", "Exact", "option", "score matching with the exact Jacobian trace", "", "x: Real(d), d small", "Hyvärinen (2005)"),
     Row("learn", "Sliced", "option", "score matching along random directions", "", "x: Real(d)", "Song et al. (2020)"),
-    Row("learn", "Denoising", "option", "score matching of blurred data, without a Jacobian", "", "x: Real(d)", "Vincent (2011)"),
-    Row("learn", "Reparameterised", "option", "the gradient goes through the draw", "", "z: Real(d)", "Kingma and Welling (2014)"),
-    Row("learn", "ScoreFunction", "option", "the gradient of log q times the loss, less a baseline", "", "z: any", "Williams (1992)"),
-    Row("learn", "GumbelSoftmax", "option", "a soft choice that has a gradient", "", "z: finite", "Jang, Gu and Poole (2017)"),
+    Row("learn", "Denoising", "option", "score matching of noisy data, without a Jacobian", "", "x: Real(d)", "Vincent (2011)"),
+    Row("learn", "Reparameterised", "option", "reparameterised gradient", "", "z: Real(d)", "Kingma and Welling (2014)"),
+    Row("learn", "ScoreFunction", "option", "score-function gradient with a baseline", "", "z: any", "Williams (1992)"),
+    Row("learn", "GumbelSoftmax", "option", "continuous relaxation of a categorical variable", "", "z: finite", "Jang, Gu and Poole (2017)"),
     # inferences
-    Row("infer", "Exact", "inference", "what the energy knows about itself", "free_energy, conditional, log_partition or argmin", "any", ""),
-    Row("infer", "Enumeration", "inference", "sums and minima over every value", "at most 2²⁰ values", "finite", ""),
+    Row("infer", "Exact", "inference", "closed forms of the energy", "free_energy, conditional, log_partition or argmin", "any", ""),
+    Row("infer", "Enumeration", "inference", "sums and minima over all values", "at most 2²⁰ values", "finite", ""),
     Row("infer", "MessagePassing", "inference", "sum-product and max-product on a junction tree", "tables, and a width that fits", "finite", "Lauritzen and Spiegelhalter (1988)"),
-    Row("infer", "ForwardBackward", "inference", "smoothed states, best paths and draws of a hidden chain", "a HiddenChain", "z: Sequence(Categorical(k))", "Baum et al. (1970); Viterbi (1967)"),
+    Row("infer", "ForwardBackward", "inference", "posterior states, best paths and draws of a hidden Markov chain", "a HiddenChain", "z: Sequence(Categorical(k))", "Baum et al. (1970); Viterbi (1967)"),
     Row("infer", "Kalman", "inference", "filtered and smoothed states of a linear-Gaussian chain", "a LinearGaussianSSM", "real sequences", "Kalman (1960); Rauch, Tung and Striebel (1965)"),
-    Row("infer", "VariableElimination", "inference", "sums pushed into the product, one question at a time", "tables", "finite", "Zhang and Poole (1996)"),
+    Row("infer", "VariableElimination", "inference", "sums pushed into the product, for one query at a time", "tables", "finite", "Zhang and Poole (1996)"),
     Row("infer", "BeliefPropagation", "inference", "sum-product messages on a graph with loops, damped", "tables", "finite", "Pearl (1988); Murphy, Weiss and Jordan (1999)"),
-    Row("infer", "MeanField", "inference", "the best product of independent variables; log Z from below", "tables", "finite", "Saul, Jaakkola and Jordan (1996)"),
-    Row("infer", "AnnealedImportance", "inference", "log Z by chains that cool from independence to the model", "tables or `__call__`", "finite", "Neal (2001); Salakhutdinov and Murray (2008)"),
-    Row("infer", "LikelihoodWeighting", "inference", "draws from causes to effects, weighted by what is seen", "a BayesianNetwork", "finite", "Fung and Chang (1990)"),
-    Row("infer", "ConditionalGaussian", "inference", "exact answers of networks with linear-Gaussian nodes", "a BayesianNetwork with real nodes", "finite and real", "Lauritzen (1992)"),
-    Row("infer", "LBFGS", "inference", "the lowest energy by its gradient, through the bijections", "a gradient", "real", "Liu and Nocedal (1989)"),
+    Row("infer", "MeanField", "inference", "the best product of independent variables; a lower bound of log Z", "tables", "finite", "Saul, Jaakkola and Jordan (1996)"),
+    Row("infer", "AnnealedImportance", "inference", "log Z by annealing chains from the uniform distribution to the model", "tables or `__call__`", "finite", "Neal (2001); Salakhutdinov and Murray (2008)"),
+    Row("infer", "LikelihoodWeighting", "inference", "ancestral draws weighted by the evidence", "a BayesianNetwork", "finite", "Fung and Chang (1990)"),
+    Row("infer", "ConditionalGaussian", "inference", "exact inference in networks with linear-Gaussian nodes", "a BayesianNetwork with real nodes", "finite and real", "Lauritzen (1992)"),
+    Row("infer", "LBFGS", "inference", "the minimum of the energy over real variables, by gradients", "a gradient", "real", "Liu and Nocedal (1989)"),
     Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
     Row("infer", "Ancestral", "inference", "independent exact draws", "draw", "any", ""),
-    Row("infer", "MCMC", "inference", "draws by Markov chains of a sampler, with diagnostics", "a sampler", "those of the sampler", "Vehtari et al. (2021)"),
+    Row("infer", "MCMC", "inference", "draws by Markov chains, with diagnostics", "a sampler", "those of the sampler", "Vehtari et al. (2021)"),
     # samplers
     Row("samplers", "Gibbs", "sampler", "each variable in turn from its conditional", "conditional, or finite variables", "finite; real with conditional", "Geman and Geman (1984)"),
-    Row("samplers", "Langevin", "sampler", "a step down the gradient, and noise", "a gradient", "real", "Roberts and Tweedie (1996)"),
+    Row("samplers", "Langevin", "sampler", "a gradient step plus noise, with or without rejection", "a gradient", "real", "Roberts and Tweedie (1996)"),
     # options of energies
-    Row("energies", "Full", "option", "a covariance matrix a component", "", "Real(d)", ""),
+    Row("energies", "Full", "option", "one covariance matrix per component", "", "Real(d)", ""),
     Row("energies", "Tied", "option", "one covariance matrix for all components", "", "Real(d)", ""),
-    Row("energies", "Diagonal", "option", "a variance a component and column", "", "Real(d)", ""),
-    Row("energies", "Spherical", "option", "a variance a component", "", "Real(d)", ""),
-    Row("energies", "Bernoulli", "option", "likelihood of zeros and ones from logits", "", "Binary(d)", ""),
-    Row("energies", "Gaussian", "option", "likelihood of reals from means, with learned scales", "", "Real(d)", ""),
+    Row("energies", "Diagonal", "option", "one variance per component and column", "", "Real(d)", ""),
+    Row("energies", "Spherical", "option", "one variance per component", "", "Real(d)", ""),
+    Row("energies", "Bernoulli", "option", "Bernoulli likelihood, from logits", "", "Binary(d)", ""),
+    Row("energies", "Gaussian", "option", "Gaussian likelihood, from means, with learned scales", "", "Real(d)", ""),
     Row("energies", "StandardNormal", "option", "prior N(0, I) of a real hidden variable", "", "Real(d)", ""),
-    Row("energies", "UniformChoices", "option", "prior of hidden variables that choose evenly", "", "Categorical(k, d)", ""),
-    Row("energies", "TiedWithin", "option", "one covariance for all mixture components of a state", "", "Real(d)", ""),
+    Row("energies", "UniformChoices", "option", "uniform prior of categorical hidden variables", "", "Categorical(k, d)", ""),
+    Row("energies", "TiedWithin", "option", "one covariance per state, shared by its mixture components", "", "Real(d)", ""),
     Row("energies", "NormalPrior", "option", "a prior on means and covariances", "", "Real(d)", "Gauvain and Lee (1994)"),
-    Row("energies", "AddK", "option", "the same count added to every word; none is maximum likelihood", "", "words", "Lidstone (1920)"),
-    Row("energies", "Katz", "option", "rare counts discounted, and what is left given to shorter contexts", "", "words", "Katz (1987)"),
-    Row("energies", "KneserNey", "option", "counts less a discount, shorter contexts by how many they follow", "", "words", "Chen and Goodman (1999)"),
+    Row("energies", "AddK", "option", "add k to every count; k = 0 is maximum likelihood", "", "words", "Lidstone (1920)"),
+    Row("energies", "Katz", "option", "discount rare counts and back off to shorter contexts", "", "words", "Katz (1987)"),
+    Row("energies", "KneserNey", "option", "absolute discounting with continuation counts", "", "words", "Chen and Goodman (1999)"),
     # estimators
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
-    Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN welcome", "Dempster, Laird and Rubin (1977)"),
-    Row("estimators", "BernoulliMixture", "estimator", "k products of coins by EM; missing values are summed out", "", "X binary, NaN welcome", "Lazarsfeld and Henry (1968)"),
-    Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine by any learner", "", "X binary, NaN welcome", "Hinton (2002)"),
-    Row("estimators", "VAE", "estimator", "a decoder with its encoder", "", "X binary or real, NaN welcome", "Kingma and Welling (2014)"),
+    Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN allowed", "Dempster, Laird and Rubin (1977)"),
+    Row("estimators", "BernoulliMixture", "estimator", "k products of Bernoulli distributions by EM; missing values are summed out", "", "X binary, NaN allowed", "Lazarsfeld and Henry (1968)"),
+    Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine", "", "X binary, NaN allowed", "Hinton (2002)"),
+    Row("estimators", "VAE", "estimator", "a variational autoencoder", "", "X binary or real, NaN allowed", "Kingma and Welling (2014)"),
     Row("estimators", "EnergyModel", "estimator", "a neural energy on ℝᵈ", "", "X real", "Gutmann and Hyvärinen (2012)"),
-    Row("estimators", "CategoricalHMM", "estimator", "a hidden Markov chain that shows symbols", "", "X symbols in time, NaN welcome", "Rabiner (1989)"),
-    Row("estimators", "GaussianHMM", "estimator", "a hidden Markov chain that shows normal vectors", "", "X real in time, NaN welcome", "Rabiner (1989)"),
-    Row("estimators", "GMMHMM", "estimator", "a hidden Markov chain that shows mixtures of Gaussians", "", "X real in time, NaN welcome", "Gauvain and Lee (1994)"),
-    Row("estimators", "PoissonHMM", "estimator", "a hidden Markov chain that shows counts", "", "X counts in time, NaN welcome", "Zucchini, MacDonald and Langrock (2016)"),
-    Row("estimators", "LinearGaussianChain", "estimator", "states that move linearly behind a series: filter, smooth, forecast", "", "X real, NaN welcome, in time", "Kalman (1960); Shumway and Stoffer (1982)"),
-    Row("estimators", "NGramModel", "estimator", "a language model of words or characters by smoothed counts", "", "X texts", "Chen and Goodman (1999)"),
-    # what new parts derive from, and what comes back
+    Row("estimators", "CategoricalHMM", "estimator", "a hidden Markov model with categorical emissions", "", "X sequences of symbols, NaN allowed", "Rabiner (1989)"),
+    Row("estimators", "GaussianHMM", "estimator", "a hidden Markov model with Gaussian emissions", "", "X real sequences, NaN allowed", "Rabiner (1989)"),
+    Row("estimators", "GMMHMM", "estimator", "a hidden Markov model with Gaussian-mixture emissions", "", "X real sequences, NaN allowed", "Gauvain and Lee (1994)"),
+    Row("estimators", "PoissonHMM", "estimator", "a hidden Markov model with Poisson emissions", "", "X sequences of counts, NaN allowed", "Zucchini, MacDonald and Langrock (2016)"),
+    Row("estimators", "LinearGaussianChain", "estimator", "a linear-Gaussian state-space model: filter, smooth, forecast", "", "X real sequences, NaN allowed", "Kalman (1960); Shumway and Stoffer (1982)"),
+    Row("estimators", "NGramModel", "estimator", "a language model of words or characters with smoothed counts", "", "X texts", "Chen and Goodman (1999)"),
+    # base classes and results
     Row("learn", "Objective", "base", "a scalar whose gradient in θ is the update of a learning principle"),
-    Row("infer", "Method", "base", "one way to answer questions about an energy"),
-    Row("samplers", "Sampler", "base", "a Markov kernel, written for one chain"),
-    Row("energies", "Covariance", "base", "the shape of k normal densities"),
-    Row("energies", "Emission", "base", "p(x | z) for every state z, stacked"),
-    Row("energies", "Network", "base", "a sum of small energies over finite variables, read by message passing"),
-    Row("energies", "Smoothing", "base", "how probability is moved from the words seen to those not"),
-    Row("infer", "Plan", "result", "what would be done, and what it costs"),
+    Row("infer", "Method", "base", "one way to answer queries of an energy"),
+    Row("samplers", "Sampler", "base", "a Markov kernel of one chain"),
+    Row("energies", "Covariance", "base", "the covariances of k normal densities"),
+    Row("energies", "Emission", "base", "p(x | z) for every z, stacked"),
+    Row("energies", "Network", "base", "a sum of small energies over finite variables"),
+    Row("energies", "Smoothing", "base", "how probability is reserved for unseen words"),
+    Row("infer", "Plan", "result", "the method of a query and its cost"),
     Row("infer", "Cost", "result", "operations and memory of a plan"),
     Row("infer", "Minimum", "result", "the hidden variables of lowest energy"),
-    Row("infer", "Posterior", "result", "the distribution of the hidden given the known"),
-    Row("samplers", "Draws", "result", "draws by chain, with diagnostics and a verdict"),
+    Row("infer", "Posterior", "result", "the distribution of hidden variables given observed ones"),
+    Row("samplers", "Draws", "result", "draws by chain, with diagnostics"),
 )
 # fmt: on

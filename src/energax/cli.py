@@ -1,4 +1,4 @@
-"""The command line: `energax compare` and what belongs to it."""
+"""The command line: `energax compare` and `energax models`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compare(
             "--models",
             "-m",
             metavar="NAMES",
-            help="Names, by commas or one option each. Default: all that suit.",
+            help="Names separated by commas, or one option each. Default: all that suit.",
         ),
     ] = None,
     columns: Annotated[
@@ -64,8 +64,8 @@ def compare(
             "--columns",
             "-c",
             metavar="NAMES",
-            help="Use these columns only: names by commas, or one option each. "
-            "A name with a comma in it is given alone: -c a,b -c d.",
+            help="Use only these columns: names separated by commas, or one option each. "
+            "A name with a comma is given in an option of its own: -c a,b -c d.",
         ),
     ] = None,
     drop: Annotated[
@@ -74,14 +74,15 @@ def compare(
             "--drop",
             "-d",
             metavar="NAMES",
-            help="Leave these columns out (a label, say); given as for --columns.",
+            help="Leave these columns out, such as a label; given as for --columns.",
         ),
     ] = None,
     array: Annotated[str | None, typer.Option("--array", help="Which array of an npz file.")] = None,
     test_size: Annotated[
-        float, typer.Option("--test-size", "-t", help="Fraction of rows held out; above 1, how many.")
+        float,
+        typer.Option("--test-size", "-t", help="Fraction of rows held out, or, above 1, their number."),
     ] = 0.2,
-    seed: Annotated[int, typer.Option("--seed", "-s", help="Decides the split and all randomness.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="Determines the split and all randomness.")] = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also write the table to this csv file.")
     ] = None,
@@ -95,17 +96,14 @@ def compare(
     from .evaluate import compare as run
 
     _check_output(output, data)
-    with _as_typed():
+    with _option_names():
         if data is None and array is not None:
             raise BadInput("array", repr(array), "an npz file to take it from")
-        if not 0 <= seed < 2**32:
-            raise BadInput("key", str(seed), f"a whole number from 0 to {2**32 - 1}")
-        size = _rows(test_size)
-        table = _narrowed(digits() if data is None else read(data, array=array), columns, drop)
+        table = _select_columns(digits() if data is None else read(data, array=array), columns, drop)
     use_compilation_cache()
-    with _as_typed(data=table.source):
-        wanted = None if models is None else ",".join(models)
-        result = run(table, wanted, test=size, key=seed, progress=not quiet)
+    with _option_names(data=table.source):
+        size = int(test_size) if test_size >= 1 and test_size.is_integer() else test_size
+        result = run(table, models, test=size, key=seed, progress=not quiet)
     console = Console()
     console.print(result)
     if output is not None:
@@ -124,8 +122,8 @@ _OPTIONS = {"test": "--test-size", "key": "--seed"} | {
 
 
 @contextlib.contextmanager
-def _as_typed(**others: str) -> Iterator[None]:
-    """Refusals of the library's arguments, under the names that were typed."""
+def _option_names(**others: str) -> Iterator[None]:
+    """Replace the arguments in errors of the library by the options of the command line."""
     try:
         yield
     except BadInput as error:
@@ -134,45 +132,35 @@ def _as_typed(**others: str) -> Iterator[None]:
 
 
 def _check_output(output: Path | None, data: Path | None) -> None:
-    """Before any work: whether the table can be written there, and over what."""
+    """Raise, before any work, if the table cannot be written to `output`."""
     if output is None:
         return
     if output.suffix.lower() != ".csv":
         raise BadInput("--output", str(output), "a name that ends in .csv")
     if not output.parent.is_dir():
-        raise BadInput("--output", f"no folder {output.parent}", "a folder that exists")
+        raise BadInput("--output", f"no folder {output.parent}", "an existing folder")
     if output.is_dir():
         raise BadInput("--output", f"{output}, which is a folder", "the name of a file")
     if data is not None and output.exists() and data.exists() and output.samefile(data):
         raise BadInput("--output", f"{output}, which holds the data", "another name")
     if not os.access(output if output.exists() else output.parent, os.W_OK):
-        raise BadInput("--output", f"{output}, which you may not write", "a place where you may")
+        raise BadInput("--output", f"{output}, which is not writable", "a writable place")
 
 
-def _rows(test_size: float) -> float | int:
-    if test_size >= 2 and test_size.is_integer():
-        return int(test_size)
-    if 0 < test_size < 1:
-        return test_size
-    raise BadInput(
-        "test", f"{test_size:g}", "a fraction below 1 and above 0, or a whole number of rows from 2"
-    )
-
-
-def _narrowed(table: Table, columns: list[str] | None, drop: list[str] | None) -> Table:
-    """The table with the columns asked for. One that was not chosen may be left out all the same."""
-    there = {*table.columns, *dict(table.dropped)}
-    narrowed = table if columns is None else table.only(_names("columns", columns, there))
+def _select_columns(table: Table, columns: list[str] | None, drop: list[str] | None) -> Table:
+    """The table with the selected columns. A column may be dropped although it was not selected."""
+    known = {*table.columns, *dict(table.dropped)}
+    selected = table if columns is None else table.only(_names("columns", columns, known))
     if drop is None:
-        return narrowed
-    unwanted = _names("drop", drop, there)
-    return narrowed.without([n for n in unwanted if n in narrowed.columns or n not in table.columns])
+        return selected
+    unwanted = _names("drop", drop, known)
+    return selected.without([n for n in unwanted if n in selected.columns or n not in table.columns])
 
 
-def _names(option: str, words: list[str], there: Collection[str]) -> list[str]:
-    """Each word as it is where that is a column's name, else split at its commas."""
-    pieces = [[word] if word in there else word.split(",") for word in words]
-    names = [n if n in there else n.strip() for piece in pieces for n in piece if n.strip()]
+def _names(option: str, words: list[str], known: Collection[str]) -> list[str]:
+    """Column names: a word that is a name as it is, other words split at their commas."""
+    pieces = [[word] if word in known else word.split(",") for word in words]
+    names = [n if n in known else n.strip() for piece in pieces for n in piece if n.strip()]
     if not names:
         raise BadInput(option, "no name", "at least one column")
     return names
@@ -185,20 +173,20 @@ def models() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from .evaluate import contenders
+    from .evaluate import model_specs
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in ("name", "data", "missing values", "model", "estimator"):
         table.add_column(column, no_wrap=column == "name")
-    for row, contender in contenders():
-        missing = "summed out" if contender.missing else "not taken"
-        table.add_row(contender.name, contender.data, missing, contender.label, row.name)
+    for spec in model_specs():
+        missing = "summed out" if spec.missing else "not supported"
+        table.add_row(spec.name, spec.data, missing, spec.label, spec.estimator)
     Console().print(table)
 
 
 def main() -> None:
-    """Run the command line. A mistake in the call is one line and exit code 2, never a traceback."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a sign shows another, not a traceback
+    """Run the command line. A wrong call prints one line and exits with code 2, without a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # terminals without Unicode print a replacement character
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:

@@ -1,4 +1,4 @@
-"""Energies from energies: products, temperatures, clamps, marginals."""
+"""Energies made of energies: sums, clamped variables, marginals. (`tempering` has temperatures.)"""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .energy import (
-    Energy,
-    free_energy,
-    supports_call,
-)
+from ._util.methods import plain_method
+from .energy import Energy, free_energy, supports_call
 from .errors import BadInput
-from .missing import is_masked, known
+from .missing import is_masked, value_of
 from .parameters import precision_of
 from .spaces import Space, fixed, is_concrete
 from .tempering import Tempered as Tempered
@@ -46,30 +43,27 @@ class Sum(Energy):
 
     @property
     def inputs(self):  # type: ignore[override]
-        """What every expert that knows the variable takes as given."""
-        named = [(part.inputs, frozenset(part.spaces)) for part in self.parts]
-        every = frozenset().union(*(inputs for inputs, _ in named))
-        return frozenset(n for n in every if all(n in i for i, names in named if n in names))
+        """The variables that are an input of every part that has them."""
+        every = frozenset().union(*(part.inputs for part in self.parts))
+        return frozenset(n for n in every if all(n in p.inputs for p in self.parts if n in p.spaces))
 
     def __call__(self, **variables):
         return sum(part(**{k: variables[k] for k in part.spaces}) for part in self.parts)
 
 
-def _held(space: Any, value: Any, name: str) -> Any:
-    """One value of the space, NaN as missing; what is only being traced has been looked at before."""
+def _check_value(space: Any, value: Any, name: str) -> Any:
+    """`value` as one value of the space, NaN as missing. A traced value was checked before."""
     if not all(is_concrete(leaf) for leaf in jax.tree.leaves(value)):
         return value
     value = space.check(value, name)
-    if np.ndim(known(value)) > space.ndim:
-        shape = np.shape(known(value))
-        raise BadInput(
-            name, f"shape {shape}", f"one value of shape {space.shape}", "Ask with given={…} for rows."
-        )
+    if np.ndim(value_of(value)) > space.ndim:
+        found, expected = f"shape {np.shape(value_of(value))}", f"one value of shape {space.shape}"
+        raise BadInput(name, found, expected, "For many rows, use the argument given= of the query.")
     return jax.tree.map(jnp.asarray, value)
 
 
 class Clamped(Energy):
-    """An energy some of whose variables are held at given values: `energy.given(x=…)`."""
+    """An energy with some variables fixed at given values: `energy.given(x=…)`."""
 
     energy: Energy
     values: dict[str, Any] = fixed()
@@ -80,11 +74,11 @@ class Clamped(Energy):
             raise BadInput("given", f"the names {unknown}", f"some of {sorted(energy.spaces)}")
         self.energy = energy
         with precision_of(energy):
-            self.values = {k: _held(energy.spaces[k], v, k) for k, v in values.items()}
-        partly = sorted(k for k in energy.inputs if is_masked(self.values.get(k)))
-        if partly:
-            found, expected = f"missing values in {partly}", "inputs that are known"
-            raise BadInput("given", found, expected, "An energy says nothing of how they are distributed.")
+            self.values = {k: _check_value(energy.spaces[k], v, k) for k, v in values.items()}
+        partial = sorted(k for k in energy.inputs if is_masked(self.values.get(k)))
+        if partial:
+            found, expected = f"missing values in {partial}", "complete inputs"
+            raise BadInput("given", found, expected, "The energy has no distribution of its inputs.")
 
     @property
     def spaces(self):
@@ -98,17 +92,18 @@ class Clamped(Energy):
     def marginalises(self):  # type: ignore[override]
         return self.energy.marginalises
 
+    @plain_method
     def knows(self, what, names=None):
         if what == "log_partition":
             complete = not any(map(is_masked, self.values.values()))
             return complete and self.energy.knows("free_energy", frozenset(self.values))
         if what not in ("free_energy", "conditional", "draw", "score"):
-            return False
+            return super().knows(what, names)
         inner = None if names is None else frozenset(names) | frozenset(self.values)
         return self.energy.knows(what, inner)
 
     def __call__(self, **variables):
-        # Not the bare call: a value that is held may itself have missing coordinates.
+        # Not `self.energy(...)`: a fixed value may have missing coordinates.
         return free_energy(self.energy, {**variables, **self.values})
 
     def free_energy(self, **given):
@@ -139,8 +134,8 @@ class Marginal(Energy):
             raise BadInput("over", f"the names {unknown}", f"some of {sorted(self.energy.spaces)}")
         given = sorted(set(self.names) & self.energy.inputs)
         if given:
-            found = f"{given}, of which {type(self.energy).__name__} says nothing"
-            raise BadInput("over", found, "other variables", "Give them values.")
+            found = f"{given}, inputs of {type(self.energy).__name__}"
+            raise BadInput("over", found, "variables that it has a distribution of", "Give them values.")
 
     @property
     def spaces(self):
@@ -154,9 +149,11 @@ class Marginal(Energy):
     def marginalises(self):  # type: ignore[override]
         return self.energy.marginalises
 
+    @plain_method
     def knows(self, what, names=None):
-        known_here = ("free_energy", "conditional", "log_partition", "draw")
-        return what in known_here and self.energy.knows(what, names)
+        if what not in ("free_energy", "conditional", "log_partition", "draw"):
+            return super().knows(what, names)
+        return self.energy.knows(what, names)
 
     def __call__(self, **variables):
         return free_energy(self.energy, variables)
@@ -173,5 +170,5 @@ class Marginal(Energy):
         return self.energy.log_partition()
 
     def draw(self, key, **given):
-        drawn = self.energy.draw(key, **given)
-        return {k: v for k, v in drawn.items() if k not in self.names}
+        values = self.energy.draw(key, **given)
+        return {k: v for k, v in values.items() if k not in self.names}

@@ -1,7 +1,9 @@
-"""`Energy`: a number, low where a configuration of named variables is preferred."""
+"""`Energy`: a scalar function of named variables, low where a configuration is probable."""
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -11,10 +13,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ._util.methods import plain_method
 from ._util.printing import pretty_repr
+from .distributions import FiniteDistribution
 from .errors import BadInput, Unsuitable
 from .finite import Assignments, log_sum_exp, table
-from .missing import Masked, is_masked, known
+from .missing import Masked, is_masked
+from .protocols import KNOWLEDGE
 from .spaces import Space
 
 if TYPE_CHECKING:
@@ -28,12 +33,12 @@ _REMEDY = (
 
 
 class Energy(eqx.Module):
-    """e(variables; θ): one example in, one scalar out; the array leaves are θ.
+    """e(variables; θ): takes one example, returns one scalar; the array leaves are the parameters θ.
 
-    A subclass says which values its variables may take (`spaces`) and what it prefers
-    (`__call__`). The methods below work from these two alone wherever that is tractable, by
-    enumerating finite spaces; a subclass that *knows* better overrides them, and every
-    learner, inference and sampler uses that knowledge.
+    A subclass defines the values of its variables (`spaces`) and the energy of an example (`__call__`). The
+    methods below are derived from these two by enumerating finite spaces, wherever that is tractable. A
+    subclass overrides the ones that it has in closed form, and may define any other method of `protocols`;
+    `knows` tells learners, inferences and samplers which it has.
 
     >>> class Ising(Energy):
     ...     coupling: jax.Array
@@ -47,27 +52,31 @@ class Energy(eqx.Module):
     Array(1.50640..., dtype=float32)
     """
 
-    #: Variables whose `Masked` (partly missing) values `__call__` and the knowledge below take,
-    #: summing or integrating the hidden coordinates out exactly.
+    #: Variables that `__call__` and the methods of this energy take as `Masked` values, with the missing
+    #: coordinates summed or integrated out exactly.
     marginalises: ClassVar[frozenset[str]] = frozenset()
 
-    #: Variables that are only ever given: the energy says nothing of how they are distributed,
-    #: as a classifier says nothing of x. log p is then that of the others given these.
+    #: Variables that are always given: the energy has no distribution of them, as a classifier has none of x.
+    #: log p is then that of the other variables given these.
     inputs: ClassVar[frozenset[str]] = frozenset()
+
+    #: Whether ∫ exp(−e(x, z)) dx = 1 for every z, for an energy over (x, z) that is a component of a mixture
+    #: or an emission of a hidden chain.
+    normalised: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def spaces(self) -> dict[str, Space]:
-        """The variables by name, and what each may be."""
+        """The variables by name, each with the space of its values."""
 
     @abstractmethod
     def __call__(self, **variables: Any) -> Any:
         """The energy of one complete example."""
 
-    # -- what the core derives, and a subclass may know better ---------------------------
+    # -- derived by enumeration, unless a subclass has a closed form ------------------------------
 
     def free_energy(self, **given: Any) -> Any:
-        """F(given) = −log Σ_hidden exp(−e): the energy of what is given alone."""
+        """F(given) = −log Σ_hidden exp(−e): the energy of the given variables alone."""
         return enumerated_free_energy(self, given)
 
     def conditional(self, name: str, **given: Any) -> Any:
@@ -82,20 +91,20 @@ class Energy(eqx.Module):
         return enumerated_log_partition(self)
 
     def draw(self, key: Any, **given: Any) -> dict[str, Any]:
-        """One exact draw of all hidden variables, and missing coordinates, given the known ones."""
-        hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
+        """One exact draw of all hidden variables and missing coordinates, given the observed ones."""
+        hidden = _hidden(self, given)
         hidden.check_size("draw", _remedy("draw"))
-        complete = lambda i: _filled(given, hidden.at(i))
+        complete = lambda i: _fill(given, hidden.at(i))
         logits = table(lambda i: -checked_energy(self, {**given, **complete(i)}), hidden.n)
         return complete(jax.random.categorical(key, logits))
 
-    # -- the same for every energy -------------------------------------------------------
+    # -- the same for every energy ----------------------------------------------------------------
 
     def score(self, name: str = "x", **given: Any) -> Any:
         """∇ log p(name | …) = −∂F/∂name, at the values in `given`."""
         if not self.spaces[name].is_real:
             raise Unsuitable(
-                f"score: {name!r} lies in {self.spaces[name]!r}, which has no gradient; "
+                f"score: {name!r} is in {self.spaces[name]!r}, which has no gradient; "
                 "use a method for finite spaces, such as Gibbs."
             )
         rest = {k: v for k, v in given.items() if k != name}
@@ -103,24 +112,40 @@ class Energy(eqx.Module):
 
     def moments(self, **given: Any) -> tuple[Any, Any]:
         """Mean and variance of the energy over the hidden variables, under p(hidden | given)."""
-        hidden = Assignments({k: v for k, v in self.spaces.items() if k not in given or is_masked(given[k])})
+        hidden = _hidden(self, given)
         hidden.check_size("moments", _remedy("draw"))
-        energies = table(lambda i: checked_energy(self, {**given, **_filled(given, hidden.at(i))}), hidden.n)
+        energies = table(lambda i: checked_energy(self, {**given, **_fill(given, hidden.at(i))}), hidden.n)
         p = jax.nn.softmax(-energies)
         mean = p @ energies
         return mean, p @ (energies - mean) ** 2
 
+    @plain_method
     def knows(self, what: str, names: Any = None) -> bool:
-        """Whether this energy has its own exact `what` (for exactly these given names)."""
+        """Whether the class has its own method `what`, one of `protocols` (for exactly these given names).
+
+        >>> from energax.energies import RBM
+        >>> rbm = RBM.random(3, 2, key=0)
+        >>> rbm.knows("free_energy"), rbm.knows("free_energy", {"x"}), rbm.knows("log_partition")
+        (True, True, False)
+        """
+        if what not in KNOWLEDGE:
+            near = difflib.get_close_matches(what, KNOWLEDGE, n=1)
+            remedy = f"Did you mean {near[0]!r}?" if near else ""
+            raise BadInput("knows", repr(what), "the name of a method in energax.protocols", remedy)
         method = getattr(type(self), what, None)
-        if method is None or method is getattr(Energy, what, None):
+        if not callable(method) or method is getattr(Energy, what, None):
             return False
         return names is None or _accepts(method, frozenset(names))
+
+    @property
+    def has_m_step(self) -> bool:
+        """Whether EM has its M-step in closed form; an energy made of others has it if all of them do."""
+        return self.knows("statistics") and self.knows("maximise")
 
     def __repr__(self) -> str:
         return pretty_repr(self)
 
-    # -- composition ---------------------------------------------------------------------
+    # -- composition ------------------------------------------------------------------------------
 
     def __add__(self, other: Energy) -> Sum:
         from .compose import Sum
@@ -141,7 +166,7 @@ class Energy(eqx.Module):
         return Tempered(self, temperature)
 
     def given(self, **values: Any) -> Clamped:
-        """This energy with some variables held at these values."""
+        """This energy with some variables fixed at these values."""
         from .compose import Clamped
 
         return Clamped(self, values)
@@ -154,9 +179,9 @@ class Energy(eqx.Module):
 
 
 def supports_call(method: Any, *arguments: Any, **keywords: Any) -> bool:
-    """Whether a method of an energy answers this, found by tracing it on shapes alone.
+    """Whether a method of an energy takes these arguments without an error, found by tracing it on shapes.
 
-    Knowledge may cover some variables only; how an energy says so is its own affair.
+    An energy may have a closed form for some variables only; a call for another may raise any error.
     """
     try:
         eqx.filter_eval_shape(method, *arguments, **keywords)
@@ -166,10 +191,21 @@ def supports_call(method: Any, *arguments: Any, **keywords: Any) -> bool:
 
 
 def _accepts(method: Any, names: frozenset[str]) -> bool:
-    keywords = [p for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    anything = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(method).parameters.values())
-    required = {p.name for p in keywords if p.default is p.empty}
-    return required <= names and (anything or names <= {p.name for p in keywords})
+    required, accepted = _keywords(method)
+    return required <= names and (accepted is None or names <= accepted)
+
+
+@functools.lru_cache(maxsize=1024)
+def _keywords(method: Any) -> tuple[frozenset[str], frozenset[str] | None]:
+    """(required keyword-only arguments, all of them; None if the method takes any).
+
+    Cached: `inspect.signature` takes 20 µs, and `knows` is called at every query.
+    """
+    parameters = inspect.signature(method).parameters.values()
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    required = frozenset(p.name for p in keywords if p.default is p.empty)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return required, None if takes_any else frozenset(p.name for p in keywords)
 
 
 def _remedy(knowledge: str) -> str:
@@ -177,7 +213,7 @@ def _remedy(knowledge: str) -> str:
 
 
 def checked_energy(energy: Energy, example: Mapping[str, Any]) -> Any:
-    """e(example), if it is one number: many would be summed or broadcast to a wrong answer without a word."""
+    """Return e(example); raise if it is not a scalar, since an array would broadcast to a wrong result."""
     value = energy(**example)
     if jnp.ndim(value):
         name, shape = type(energy).__name__, jnp.shape(value)
@@ -185,48 +221,59 @@ def checked_energy(energy: Energy, example: Mapping[str, Any]) -> Any:
     return value
 
 
-def _must_enumerate(energy: Energy, given: Mapping[str, Any]) -> dict[str, Space]:
-    """Hidden variables, and given ones with missing coordinates the energy cannot sum out itself."""
-    partly = {k for k, v in given.items() if is_masked(v) and k not in energy.marginalises}
-    return {k: v for k, v in energy.spaces.items() if k not in given or k in partly}
+# -- enumeration -------------------------------------------------------------------------------------
+
+
+def _hidden(energy: Energy, given: Mapping[str, Any]) -> Assignments:
+    """The joint values of variables that are not given, or partly missing."""
+    spaces = {k: v for k, v in energy.spaces.items() if k not in given or is_masked(given[k])}
+    return Assignments(spaces)
+
+
+def _spaces_to_sum(energy: Energy, given: Mapping[str, Any]) -> dict[str, Space]:
+    """Hidden variables, and partly missing ones that the energy does not marginalise itself."""
+    partial = {k for k, v in given.items() if is_masked(v) and k not in energy.marginalises}
+    return {k: v for k, v in energy.spaces.items() if k not in given or k in partial}
 
 
 def free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
-    """−log Σ_hidden exp(−e), from the energy's own knowledge if it covers these names."""
-    hidden = _must_enumerate(energy, given)
+    """−log Σ_hidden exp(−e), by the energy's own method if it has one for these names."""
+    hidden = _spaces_to_sum(energy, given)
     if not hidden:
         return checked_energy(energy, given)
-    unhandled = any(is_masked(v) and k not in energy.marginalises for k, v in given.items())
-    if given and not unhandled and energy.knows("free_energy", given):
+    if given and hidden.keys().isdisjoint(given) and energy.knows("free_energy", given):
         return energy.free_energy(**given)
     return enumerated_free_energy(energy, given)
 
 
 def enumerated_free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
-    """The same by brute force over every hidden variable and every missing coordinate."""
-    spaces = _must_enumerate(energy, given)
+    """−log Σ_hidden exp(−e), by enumerating every hidden variable and every missing coordinate."""
+    spaces = _spaces_to_sum(energy, given)
     hidden = Assignments(spaces)
     hidden.check_size("free_energy", _remedy("free_energy"))
     log_copies = sum(_log_copies(given[k], v) for k, v in spaces.items() if k in given)
 
     def negative(i):
-        return -checked_energy(energy, {**given, **_filled(given, hidden.at(i))})
+        return -checked_energy(energy, {**given, **_fill(given, hidden.at(i))})
 
     return log_copies - log_sum_exp(negative, hidden.n)
 
 
-def _filled(given: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for hidden variables as they are; for partly known ones only where nothing is known."""
+def _fill(given: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of hidden variables; those of partly missing ones only at the missing coordinates."""
     return {k: given[k].fill(v) if k in given else v for k, v in values.items()}
 
 
 def _log_copies(value: Masked, space: Space) -> Any:
-    """Filling the hidden coordinates of every joint value counts each completion this often."""
+    """The log of how often enumerating all joint values of the space counts each completion of `value`."""
     return jnp.log(float(space.values_per_coordinate or 1)) * jnp.sum(value.observed)
 
 
 def log_partition_cost(energy: Energy) -> tuple[tuple[str, ...], int | None]:
-    """The cheapest set of variables to enumerate for log Z, the rest summed out by knowledge."""
+    """(the variables to enumerate for log Z, their number of joint values), the cheapest choice.
+
+    The others are summed out by `free_energy`. The number is None if no choice is finite.
+    """
     spaces = energy.spaces
     candidates = [tuple(spaces)]
     candidates += [(name,) for name in spaces if len(spaces) > 1]
@@ -243,6 +290,7 @@ def log_partition_cost(energy: Energy) -> tuple[tuple[str, ...], int | None]:
 
 
 def enumerated_log_partition(energy: Energy) -> Any:
+    """log Z, by enumerating the variables that `log_partition_cost` chooses."""
     names, _ = log_partition_cost(energy)
     hidden = Assignments({n: energy.spaces[n] for n in names})
     hidden.check_size("log_partition", _remedy("log_partition"))
@@ -250,55 +298,12 @@ def enumerated_log_partition(energy: Energy) -> Any:
 
 
 def log_posterior_table(energy: Energy, given: Mapping[str, Any], hidden: Assignments) -> Any:
-    """(log p(given, hiddenᵢ) for every i): unnormalised unless the energy is directed."""
+    """−F(given, hiddenᵢ) for every i: log p(given, hiddenᵢ) up to log Z."""
     return table(lambda i: -free_energy(energy, {**given, **hidden.at(i)}), hidden.n)
 
 
-class FiniteDistribution(eqx.Module):
-    """A distribution over the listed values of a finite space, with NumPyro's manners."""
-
-    log_probs: jax.Array
-    space: Space = eqx.field(static=True)
-
-    @property
-    def probs(self) -> Any:
-        return jnp.exp(self.log_probs)
-
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        return self.space.at(jax.random.categorical(key, self.log_probs, shape=sample_shape))
-
-    def log_prob(self, value: Any) -> Any:
-        index = jnp.zeros(jnp.shape(value)[: jnp.ndim(value) - len(self.space.shape)], int)
-        flat = jnp.reshape(value, (*index.shape, -1)).astype(int)
-        for i in range(self.space.size):
-            index = index * self.space.values_per_coordinate + flat[..., i]
-        return self.log_probs[index]
-
-    @property
-    def mean(self) -> Any:
-        values = self.space.values().astype(self.log_probs.dtype)
-        return jnp.tensordot(self.probs, values, axes=1)
-
-    @property
-    def mode(self) -> Any:
-        return self.space.at(jnp.argmax(self.log_probs))
-
-
-def rows(energy: Energy, given: Mapping[str, Any]) -> tuple[bool, int]:
-    """Whether the given values are many rows, and how many: one more leading axis than one example."""
-    spaces = energy.spaces
-    counts = {}
-    for name, value in given.items():
-        extra = jnp.ndim(known(value)) - spaces[name].ndim
-        counts[name] = jnp.shape(known(value))[0] if extra else None
-    sizes = {c for c in counts.values() if c is not None}
-    if len(sizes) > 1:
-        raise BadInput("given", f"row counts {counts}", "the same number of rows in every variable")
-    return bool(sizes), sizes.pop() if sizes else 1
-
-
 def is_static_value(exactly: float, temperature: Any) -> bool:
-    """Whether a temperature is this number for sure; one that is an array may be any.
+    """Whether a temperature is a Python number equal to `exactly`; the value of an array is not static.
 
     >>> is_static_value(1, 1.0), is_static_value(0, jnp.zeros(()))
     (True, False)

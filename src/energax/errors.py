@@ -1,4 +1,4 @@
-"""Every error says what was found, what was expected, and what to do."""
+"""Errors. Every message says what was found, what was expected, and what to do."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 
 class EnergaxError(Exception):
-    """The root of every error that energax raises on purpose."""
+    """The base class of every error that energax raises on purpose."""
 
 
 class BadInput(EnergaxError, ValueError):
-    """A value at a public door is not what the door takes."""
+    """An argument has an invalid value."""
 
     def __init__(self, argument: str, found: str, expected: str, remedy: str = ""):
         self.argument, self.found, self.expected, self.remedy = argument, found, expected, remedy
-        sentence = f"{argument}: found {found}; expected {expected}."
-        super().__init__(f"{sentence} {remedy}".strip())
+        message = f"{argument}: found {found}; expected {expected}."
+        super().__init__(f"{message} {remedy}".strip())
 
     def __reduce__(self):
         return (type(self), (self.argument, self.found, self.expected, self.remedy))
 
 
 def check_whole_number(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is not a whole number from `least` on; True is none."""
+    """Raise unless the value is an integer >= `least`. Booleans are rejected."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise BadInput(name, repr(value), f"a whole number >= {least}")
 
@@ -32,17 +32,17 @@ def check_whole_number(name: str, value: Any, least: int = 1) -> None:
 def check_number(
     name: str,
     value: Any,
-    fits: Callable[[Any], bool] = lambda value: value >= 0,
+    is_valid: Callable[[Any], bool] = lambda value: value >= 0,
     expected: str = "a number >= 0",
     remedy: str = "",
 ) -> None:
-    """Refuse what is no real number, or not one that fits; True is none."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not fits(value):
+    """Raise unless the value is a real number for which `is_valid` holds. Booleans are rejected."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not is_valid(value):
         raise BadInput(name, repr(value), expected, remedy)
 
 
 class Intractable(EnergaxError):
-    """An exact computation would be too large; the message names its size and what else there is."""
+    """An exact computation would be too large; the message gives its size and the alternatives."""
 
     def __init__(self, task: str, size: str, limit: str, remedy: str):
         self.task, self.size, self.limit, self.remedy = task, size, limit, remedy
@@ -53,20 +53,20 @@ class Intractable(EnergaxError):
 
 
 class Unsuitable(EnergaxError, TypeError):
-    """A learner, inference or sampler was combined with an energy it makes no sense for."""
+    """A learner, inference or sampler does not support this energy."""
 
 
 class NotFitted(EnergaxError, ValueError, AttributeError):
-    """A fitted quantity was asked of an estimator that has not been fitted."""
+    """A method that needs a fitted estimator was called before `fit`."""
 
 
 class Diverged(EnergaxError, ArithmeticError):
-    """A computation left the finite numbers; the message names the term and the step."""
+    """A computation produced NaN or infinity; the message names the term and the step."""
 
 
 class BadFile(EnergaxError, OSError):
-    """A file is truncated, tampered with, of a newer version, or not ours."""
+    """A file is truncated, altered, of a newer version, or not written by energax."""
 
 
 class ConvergenceWarning(UserWarning):
-    """A fit ended before it converged; the message says what to change."""
+    """A fit stopped before it converged; the message says what to change."""

@@ -1,4 +1,4 @@
-"""A number that admits its uncertainty: value, standard error, and what kind of claim it is."""
+"""`Estimate`: a value with its standard error and its kind (exact, a bound, an estimate)."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ _FLIPPED: dict[Kind, Kind] = {
 }
 
 
-def _combined(a: Kind, b: Kind) -> Kind:
-    """A sum is a bound only if both terms err in the same direction."""
+def _kind_of_sum(a: Kind, b: Kind) -> Kind:
+    """The kind of a sum: a bound only if both terms are bounds from the same side, or exact."""
     if a == b or b == "exact":
         return a
     return b if a == "exact" else "estimate"
 
 
 class Estimate:
-    """A value (or one for each row) with its standard error and its kind.
+    """A value (or one per row) with its standard error and its kind.
 
-    Arithmetic keeps both honest: errors of independent terms add in quadrature, and the
-    difference of two lower bounds is no bound at all, only an estimate. `shared` is the part of
-    `stderr` that is the same error in every row, such as that of one estimated log Z: a mean
-    over rows does not average it away. `df` is the number of degrees of freedom of the rest, where
-    that was judged by a spread between rows: few rows know their own spread badly, and `interval`
-    is wider for it, after Student.
+    Arithmetic propagates both: standard errors of independent terms add in quadrature, and the
+    difference of two lower bounds is only an estimate. `shared` is the part of `stderr` that is the same
+    error in every row, such as that of one estimated log Z; it does not decrease in a mean over rows. `df`
+    is the number of degrees of freedom of the rest, if it was estimated from the spread between rows;
+    `interval` then uses Student's t distribution.
 
     >>> a, b = Estimate(-18.0, 0.3, "lower bound"), Estimate(-17.0, 0.4, "lower bound")
     >>> a - b
@@ -43,7 +42,7 @@ class Estimate:
     """
 
     __slots__ = ("df", "kind", "method", "shared", "stderr", "value")
-    __array_priority__ = 100  # so that NumPy scalars defer to our operators
+    __array_priority__ = 100  # NumPy scalars defer to the operators below
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class Estimate:
         kind = self.kind if self.kind == "exact" else "estimate"
         return Estimate(np.abs(self.value), self.stderr, kind, self.method, self.shared, self.df)
 
-    # Compared by value alone: whether a difference means anything, its standard error tells.
+    # Comparisons use the value alone. To judge a difference, use its standard error.
     def __lt__(self, other: Any) -> Any:
         return self.value < np.asarray(other)
 
@@ -105,21 +104,21 @@ class Estimate:
 
     def __add__(self, other: Any) -> Estimate:
         other = other if isinstance(other, Estimate) else Estimate(other, method=self.method)
-        shared = float(np.hypot(self._in_all_of(other), other._in_all_of(self)))
+        shared = float(np.hypot(self._shared_with(other), other._shared_with(self)))
         return Estimate(
             self.value + other.value,
             np.hypot(self.stderr, other.stderr),
-            _combined(self.kind, other.kind),
+            _kind_of_sum(self.kind, other.kind),
             self.method if self.method == other.method else "",
             shared,
-            # Of two spreads the one that is known worse: wide enough for both.
+            # The smaller number of degrees of freedom gives the wider interval.
             min((e.df for e in (self, other) if e.df is not None), default=None),
         )
 
-    def _in_all_of(self, other: Estimate) -> float:
-        """The error that this term brings to every row of a sum: all of it, if it is one number for many."""
-        spread_out = not self.value.ndim and other.value.ndim
-        return float(self.stderr) if spread_out else self.shared
+    def _shared_with(self, other: Estimate) -> float:
+        """The error that this term contributes to every row of a sum: all of it if it is broadcast."""
+        is_broadcast = not self.value.ndim and other.value.ndim
+        return float(self.stderr) if is_broadcast else self.shared
 
     __radd__ = __add__
 
@@ -131,16 +130,16 @@ class Estimate:
 
     def __mul__(self, factor: Any) -> Estimate:
         if isinstance(factor, Estimate):
-            raise TypeError("multiply an Estimate by a plain number: a product has no simple kind")
+            raise TypeError("An Estimate can only be multiplied by a plain number; got another Estimate.")
         factor = np.asarray(factor)
         kind = self.kind
         if kind in ("lower bound", "upper bound"):
             negative = factor < 0
             if negative.any():
                 kind = _FLIPPED[kind] if negative.all() else "estimate"
-        # One number for many rows brings all of its error to each.
-        everywhere = float(self.stderr) if factor.ndim and not self.value.ndim else self.shared
-        shared = everywhere * float(np.abs(factor).max(initial=0.0))
+        # The error of a number that is broadcast to many rows is shared by all of them.
+        shared = float(self.stderr) if factor.ndim and not self.value.ndim else self.shared
+        shared *= float(np.abs(factor).max(initial=0.0))
         return Estimate(self.value * factor, self.stderr * np.abs(factor), kind, self.method, shared, self.df)
 
     __rmul__ = __mul__
@@ -149,34 +148,34 @@ class Estimate:
         return self * (1.0 / np.asarray(divisor))
 
     def mean(self, weights: Any = None) -> Estimate:
-        """The mean over rows; its standard error covers which rows were drawn *and* each row's own.
+        """The mean over rows; its standard error covers the sampling of rows *and* the error of each row.
 
-        One row says nothing of the spread between rows, so the error of its mean is infinite:
+        The spread between rows cannot be estimated from one row, so the error of its mean is infinite:
 
         >>> Estimate([-18.0, -17.0, -19.0]).mean(), Estimate([-18.0]).mean().interval()
         (-18.000 ± 0.577 (exact), (-inf, inf))
         """
         if not self.value.ndim:
             return self
-        w = self._shares(weights)
+        w = self._normalised_weights(weights)
         mean = float((w * self.value).sum())
-        df = 1.0 / (w**2).sum() - 1.0  # rows that count, less one
-        # The spread between rows already contains the noise within them.
+        df = 1.0 / (w**2).sum() - 1.0  # the effective number of rows, less one
+        # The spread between rows already includes the errors within rows.
         spread = float((w * (self.value - mean) ** 2).sum())
-        alone = np.count_nonzero(w) == 1
-        variance = np.inf if alone else spread / df
+        is_single = np.count_nonzero(w) == 1
+        variance = np.inf if is_single else spread / df
         within = float((w**2 * self._own_variance()).sum())
         error = np.sqrt(max(variance, within) + self.shared**2)
-        return Estimate(mean, error, self.kind, self.method, self.shared, None if alone else df)
+        return Estimate(mean, error, self.kind, self.method, self.shared, None if is_single else df)
 
-    def _shares(self, weights: Any) -> np.ndarray:
-        """The weights of the rows, as shares of their sum."""
+    def _normalised_weights(self, weights: Any) -> np.ndarray:
+        """The weights of the rows, divided by their sum."""
         try:
             w = np.ones(self.value.shape) if weights is None else np.asarray(weights, float)
         except (TypeError, ValueError):
-            raise BadInput("weights", repr(weights), "one number for each row") from None
+            raise BadInput("weights", repr(weights), "one number per row") from None
         if w.shape != self.value.shape:
-            raise BadInput("weights", f"shape {w.shape}", f"one for each row, shape {self.value.shape}")
+            raise BadInput("weights", f"shape {w.shape}", f"one per row, shape {self.value.shape}")
         if not w.size:
             raise BadInput("mean", "no rows", "at least one")
         if not (np.isfinite(w) & (w >= 0)).all() or not w.any():
@@ -184,23 +183,24 @@ class Estimate:
         return w / w.sum()
 
     def sum(self) -> Estimate:
+        """The sum over rows."""
         shared = self.shared * self.value.size
         error = np.sqrt(self._own_variance().sum() + shared**2)
         return Estimate(self.value.sum(), error, self.kind, self.method, shared)
 
     def _own_variance(self) -> np.ndarray:
-        """Each row's variance without the part that is shared by all."""
+        """The variance of every row without the shared part."""
         return np.maximum(self.stderr.astype(float) ** 2 - self.shared**2, 0.0)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The values alone, for code that knows nothing of their errors."""
+        """The values alone, without their errors."""
         return np.array(self.value, dtype=dtype)
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """The symmetric interval of this level: Student's for a mean over rows, else the normal one.
+        """The symmetric interval of this level, by Student's t for a mean over rows, else normal.
 
-        The part of the error that all rows share is normal in any case; the half-widths of the two
-        parts add in quadrature.
+        The shared part of the error is treated as normal in any case; the half-widths of the two parts add
+        in quadrature.
         """
         if not 0 < level < 1:
             raise BadInput("level", repr(level), "a probability strictly between 0 and 1")

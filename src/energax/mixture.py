@@ -1,4 +1,4 @@
-"""Mixtures: energies chosen by a hidden index."""
+"""Mixtures: component energies selected by a hidden index."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._util.methods import plain_method
 from .batch import count_epsilon
 from .energy import (
     Energy,
@@ -21,13 +22,12 @@ from .energy import (
 from .errors import BadInput, Unsuitable
 from .finite import ENUMERATION_LIMIT
 from .missing import is_masked, mask_other_labels
-from .parameters import constrained_maximum, has_m_step, precision_of, recentred
+from .parameters import m_step, precision_of, recenter
 from .spaces import Categorical, Simplex, is_concrete, parameter
-from .tempering import Tempered as Tempered
 
 
 class Switch(Energy):
-    """Any energies over the same variables, chosen by a hidden index: e(x, z) = e_z(x) + log Z_z."""
+    """Energies over the same variables, selected by a hidden index: e(x, z) = e_z(x) + log Z_z."""
 
     normalised = True
 
@@ -40,17 +40,16 @@ class Switch(Energy):
         first = self.parts[0].spaces
         for i, part in enumerate(self.parts):
             if part.spaces != first:
-                raise BadInput(f"components[{i}]", f"{part.spaces}", f"{first}, as in the first")
+                raise BadInput(f"components[{i}]", f"{part.spaces}", f"{first}, as of components[0]")
             _, cost = log_partition_cost(part)
             if not part.knows("log_partition") and (cost is None or cost > ENUMERATION_LIMIT):
                 raise Unsuitable(
                     f"A mixture needs log Z of every component, but components[{i}], {type(part).__name__}, "
-                    "does not know it and it cannot be enumerated. Give it the method `log_partition`."
+                    "has no `log_partition` and cannot be enumerated. Give it the method `log_partition`."
                 )
         if self.name in first:
-            raise BadInput(
-                "name", f"{self.name!r}, a variable of the components", "a new name", "Try name='k'."
-            )
+            found = f"{self.name!r}, a variable of the components"
+            raise BadInput("name", found, "another name", "Try name='k'.")
 
     @property
     def spaces(self):
@@ -74,34 +73,34 @@ class Switch(Energy):
     def draw(self, key, **given):
         given = dict(given)
         if self.name not in given:
-            raise BadInput("given", f"{sorted(given)}", f"a value of {self.name!r}", "Mixture draws it.")
+            raise BadInput("given", f"{sorted(given)}", f"a value of {self.name!r}", "Only Mixture draws it.")
         choice = given.pop(self.name)
         draws = [part.draw(key, **given) for part in self.parts]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves)[choice], *draws)
 
     @property
     def has_m_step(self) -> bool:
-        return all(map(has_m_step, self.parts))
+        return all(part.has_m_step for part in self.parts)
 
     def statistics(self, data, posterior):
         return tuple(p.statistics(data, posterior[:, i : i + 1]) for i, p in enumerate(self.parts))
 
     def maximise(self, statistics, trainable=None):
-        moves = (None,) * len(self.parts) if trainable is None else trainable.parts
-        each = zip(self.parts, statistics, moves, strict=True)
-        return Switch(tuple(constrained_maximum(p, s, m) for p, s, m in each), self.name)
+        below = (None,) * len(self.parts) if trainable is None else trainable.parts
+        each = zip(self.parts, statistics, below, strict=True)
+        return Switch(tuple(m_step(part, s, b) for part, s, b in each), self.name)
 
-    def recentred(self, statistics, reference):
+    def recenter(self, statistics, reference):
         each = zip(self.parts, statistics, reference.parts, strict=True)
-        return tuple(recentred(part, s, r) for part, s, r in each)
+        return tuple(recenter(part, s, r) for part, s, r in each)
 
 
 class Mixture(Energy):
     """p(x, z) = π_z p(x | z), of any component energies.
 
     `components` is a list of energies over the same variables, or one energy over (x, z) that
-    holds all k components stacked, such as `energies.Gaussians`. One whose class says
-    `normalised = True` has ∫ exp(−e(x, z)) dx = 1 for every z, and the mixture log Z = 0.
+    holds all k components stacked, such as `energies.Gaussians`. If its class has `normalised = True`,
+    ∫ exp(−e(x, z)) dx = 1 for every z, then log Z of the mixture is 0.
 
     >>> from energax.energies import Gaussians
     >>> two = Mixture(Gaussians(jnp.array([[-1.0], [1.0]]), covariance=jnp.ones((2, 1, 1))))
@@ -126,7 +125,7 @@ class Mixture(Energy):
         with precision_of(components):
             weights = jnp.asarray(np.full(space.k, 1.0 / space.k) if weights is None else weights)
         if weights.shape != (space.k,):
-            raise BadInput("weights", f"shape {weights.shape}", f"({space.k},): one a component")
+            raise BadInput("weights", f"shape {weights.shape}", f"({space.k},): one per component")
         if is_concrete(weights):
             Simplex(space.k).check(weights, "weights", missing=False)
         self.weights, self.components, self.name = weights, components, name
@@ -152,7 +151,7 @@ class Mixture(Energy):
 
     def joint(self, **given):
         """−log p(given, z) for every z, (k,)."""
-        if hasattr(self.components, "energies"):
+        if self.components.knows("energies"):
             energies = self.components.energies(**given)
         else:
             indices = jnp.arange(self.n_components)
@@ -170,19 +169,20 @@ class Mixture(Energy):
         if name == self.name:
             return Choice(logits=-self.joint(**given))
         if self.name not in given or is_masked(given[self.name]):
-            # Theirs, mixed: of no family that they may be of.
+            # z is hidden: a mixture of the components' conditionals, which belongs to no family.
             return super().conditional(name, **given)
         return self.components.conditional(name, **given)
 
+    @plain_method
     def knows(self, what, names=None):
         if what == "log_partition":
-            return getattr(self.components, "normalised", False)
+            return self.components.normalised
         if what == "free_energy" and names is not None:
             return set(names) == set(self.spaces) - {self.name}
         return super().knows(what, names)
 
     def log_partition(self):
-        if not getattr(self.components, "normalised", False):
+        if not self.components.normalised:
             return enumerated_log_partition(self)
         return jnp.zeros((), self.weights.dtype)
 
@@ -193,55 +193,55 @@ class Mixture(Energy):
         rest = set(self.spaces) - set(given) - {self.name}
         if not rest:
             logits = -self.joint(**given)
-        elif not given and getattr(self.components, "normalised", False):
+        elif not given and self.components.normalised:
             logits = jnp.log(self.weights)
-        else:  # what a component weighs is its own sum, too
-            free = lambda i: free_energy(self, {**given, self.name: i})
-            logits = -jax.vmap(free)(jnp.arange(self.n_components))
+        else:  # the probability of a component includes the sum over its own hidden variables
+            energies = jax.vmap(lambda i: free_energy(self, {**given, self.name: i}))
+            logits = -energies(jnp.arange(self.n_components))
         z = jax.random.categorical(choose, logits)
         return {self.name: z, **(self.components.draw(emit, **given, **{self.name: z}) if rest else {})}
 
-    # -- EM: the posterior of many rows at once, and the sums that a new θ is made of -------
+    # -- EM: the posterior of many rows at once, and sufficient statistics --------------------
 
     def log_posterior(self, data):
-        """(log p(x, z)) for every row and component, (n, k); −∞ for what a row is known not to be of."""
+        """log p(x, z) for every row and component, (n, k); −∞ for other components than a given z."""
         rest = {k: v for k, v in data.items() if k != self.name}
-        if hasattr(self.components, "row_energies"):
-            found = jnp.log(self.weights) - self.components.row_energies(**rest)
+        if self.components.knows("row_energies"):
+            log_p = jnp.log(self.weights) - self.components.row_energies(**rest)
         else:
-            found = -jax.vmap(lambda row: self.joint(**row))(rest)
-        return mask_other_labels(found, data[self.name]) if self.name in data else found
+            log_p = -jax.vmap(lambda row: self.joint(**row))(rest)
+        return mask_other_labels(log_p, data[self.name]) if self.name in data else log_p
 
     @property
     def has_m_step(self) -> bool:
-        return has_m_step(self.components)
+        return self.components.has_m_step
 
     def statistics(self, data, posterior):
         return {"weight": posterior.sum(0), "parts": self.components.statistics(data, posterior)}
 
     def maximise(self, statistics, trainable=None):
         total = statistics["weight"]
-        # A component nobody belongs to keeps a weight that is small but not zero.
+        # A component without rows keeps a weight that is small but not zero.
         total = total + count_epsilon(total)
-        moves = None if trainable is None else trainable.components
-        components = constrained_maximum(self.components, statistics["parts"], moves)
+        below = None if trainable is None else trainable.components
+        components = m_step(self.components, statistics["parts"], below)
         return Mixture(components, total / total.sum(), self.name)
 
-    def recentred(self, statistics, reference):
-        parts = recentred(self.components, statistics["parts"], reference.components)
+    def recenter(self, statistics, reference):
+        parts = recenter(self.components, statistics["parts"], reference.components)
         return {"weight": statistics["weight"], "parts": parts}
 
     def impute(self, data):
-        """The rows with what is missing at its mean given what is known, by name."""
-        return self.components.impute(data, jax.nn.softmax(self.log_posterior(data), axis=1))
+        """The rows by name, with missing values at their means given the observed ones."""
+        return self.components.impute_given(data, jax.nn.softmax(self.log_posterior(data), axis=1))
 
     def initialise(self, key, data, weight):
-        if not hasattr(self.components, "initialise"):
+        if not self.components.knows("initialise"):
             raise BadInput(
                 "n_init",
-                f"a start of its own for {type(self.components).__name__}",
+                f"{type(self.components).__name__} without random starts",
                 "components with `initialise(key, data, weight)`",
-                "Begin at the energy as it is: n_init=1.",
+                "Start from the energy as it is: n_init=1.",
             )
         components = self.components.initialise(key, data, weight)
         return Mixture(components, self.weights, self.name)

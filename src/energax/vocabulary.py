@@ -1,4 +1,4 @@
-"""Words and their numbers, shared by everything that models language."""
+"""The vocabulary of language models: words and their ids."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _FORMAT = "energax vocabulary"
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Words, and the whole numbers that stand for them: the place of a word is its id.
+    """Words and their ids: the id of a word is its place.
 
-    The begin marker is only ever a context, never predicted, and so it comes last: a model of
-    text has `n_predicted` outputs, and the id after them is the begin. A vocabulary without an
-    unknown word is closed, and `encode` refuses what is not in it.
+    The begin marker is a context and never predicted, so it is the last word: a language model has
+    `n_predicted` outputs, and the next id is the begin marker. A vocabulary without an unknown word
+    is closed: `encode` raises for words that are not in it.
 
     Args:
-        words: all of them, each once, markers included.
-        unknown: the word that stands for every other; None for a closed vocabulary.
+        words: all words, each once, with the markers.
+        unknown: the word that replaces all others; None for a closed vocabulary.
         begin, end: the markers of a sentence; None for none.
 
     >>> v = Vocabulary.build(["the cat sat".split(), "the dog sat".split()], min_count=2)
@@ -48,12 +48,12 @@ class Vocabulary:
     def __post_init__(self) -> None:
         words = tuple(self.words)
         object.__setattr__(self, "words", words)
-        odd = next((w for w in words if not isinstance(w, str)), None)
-        if odd is not None or not words:
-            raise BadInput("words", f"{odd!r}" if words else "none", "at least one word, each a str")
+        invalid = next((w for w in words if not isinstance(w, str)), None)
+        if invalid is not None or not words:
+            raise BadInput("words", f"{invalid!r}" if words else "none", "at least one word, each a str")
         if len(set(words)) < len(words):
-            twice = next(w for w, n in Counter(words).items() if n > 1)
-            raise BadInput("words", f"{twice!r} more than once", "every word once")
+            repeated = next(w for w, n in Counter(words).items() if n > 1)
+            raise BadInput("words", f"{repeated!r} more than once", "every word once")
         for name in ("unknown", "begin", "end"):
             marker = getattr(self, name)
             if marker is not None and marker not in self.ids:
@@ -74,12 +74,13 @@ class Vocabulary:
         begin: str | None = "<s>",
         end: str | None = "</s>",
     ) -> Vocabulary:
-        """The words of a text, the commonest first (ties in alphabetical order), after the markers.
+        """Make a vocabulary of the words of a text: markers, then words by frequency, ties alphabetically.
 
         Args:
-            sequences: of words.
-            min_count: rarer words become the unknown one.
-            max_size: keep at most this many words, the markers not counted.
+            sequences: sequences of words.
+            min_count: words that occur less often are unknown.
+            max_size: the most words to keep, without the markers.
+            unknown, begin, end: as in `Vocabulary`.
         """
         for name, value in (("min_count", min_count), ("max_size", max_size)):
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -93,21 +94,23 @@ class Vocabulary:
         first = [m for m in (unknown, end) if m is not None]
         for marker in (*first, begin):
             counts.pop(marker, None)  # type: ignore[arg-type]
-        odd = next((w for w in counts if not isinstance(w, str)), None)
-        if odd is not None:
+        invalid = next((w for w in counts if not isinstance(w, str)), None)
+        if invalid is not None:
             raise BadInput(
-                "sequences", f"the word {odd!r} of type {type(odd).__name__}", "words that are str"
+                "sequences", f"the word {invalid!r} of type {type(invalid).__name__}", "words that are str"
             )
         kept = sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
         if max_size is not None:
             kept = kept[:max_size]
         if unknown is None and len(kept) < len(counts):
-            raise BadInput("unknown", "None, with words left out", "a word to stand for them", "Try '<unk>'.")
+            raise BadInput(
+                "unknown", "None, with words left out", "a word that replaces them", "Try '<unk>'."
+            )
         return cls((*first, *kept, *([] if begin is None else [begin])), unknown, begin, end)
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:
-        """From word to id."""
+        """The id of every word."""
         return {word: i for i, word in enumerate(self.words)}
 
     def __len__(self) -> int:
@@ -122,7 +125,7 @@ class Vocabulary:
 
     @property
     def n_predicted(self) -> int:
-        """How many words a model may predict: all but the begin marker."""
+        """The number of words that a model may predict: all but the begin marker."""
         return len(self.words) - (self.begin is not None)
 
     def _id(self, marker: str | None) -> int | None:
@@ -141,16 +144,19 @@ class Vocabulary:
         return self._id(self.end)
 
     def encode(self, words: Iterable[str], *, begin: bool = False, end: bool = False) -> np.ndarray:
-        """The ids of some words (int32), with the markers asked for around them."""
+        """The ids of words, int32; `begin` and `end` add the markers."""
         words = words if isinstance(words, Sequence) else list(words)
         if isinstance(words, str):
             raise BadInput("words", "a string", "a list of words", "Try text.split(), or list(text).")
         get, other = self.ids.get, self.unknown_id
         found: list[Any] = [get(word, other) for word in words]
         if other is None and None in found:
-            odd = words[found.index(None)]
+            missing = words[found.index(None)]
             raise BadInput(
-                "words", f"{odd!r}, not in the vocabulary", "known words", "Give it an unknown word."
+                "words",
+                f"{missing!r}, not in the vocabulary",
+                "words of the vocabulary",
+                "Build it with an unknown word.",
             )
         for wanted, name, marker in ((begin, "begin", self.begin_id), (end, "end", self.end_id)):
             if wanted and marker is None:
@@ -159,7 +165,7 @@ class Vocabulary:
         return np.array([*before, *found, *after] if begin or end else found, np.int32)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of some ids."""
+        """The words of ids."""
         numbers = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
         if numbers.size and (
             numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= len(self)
@@ -170,7 +176,7 @@ class Vocabulary:
     # -- plain JSON ------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write as one JSON document, whole or not at all."""
+        """Write the vocabulary as one JSON document, atomically."""
         document = {"format": _FORMAT, "version": 1, **dataclasses.asdict(self)}
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,24 +190,24 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Vocabulary:
-        """What `save` wrote."""
+        """Read a file that `save` wrote."""
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise BadFile(f"{path}: there is no such file. Check the path.") from None
+            raise BadFile(f"{path}: no such file. Check the path.") from None
         except (OSError, ValueError) as error:
             raise BadFile(
                 f"{path}: truncated, or not JSON ({error}). Save it again from the source."
             ) from None
         if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise BadFile(f"{path}: JSON, but not a vocabulary that energax wrote.")
+            raise BadFile(f"{path}: a JSON file, but not a vocabulary of energax.")
         if document.get("version") != 1:
             raise BadFile(
-                f"{path}: of version {document.get('version')}; this energax reads 1. Update energax."
+                f"{path}: version {document.get('version')}; this version of energax reads 1. Update energax."
             )
         try:
             return cls(tuple(document["words"]), document["unknown"], document["begin"], document["end"])
         except (KeyError, TypeError, BadInput) as error:
             raise BadFile(
-                f"{path}: not a whole vocabulary ({error}). Save it again from the source."
+                f"{path}: an incomplete vocabulary ({error}). Save it again from the source."
             ) from None

@@ -18,7 +18,7 @@ def test_csv_keeps_numbers_and_names_what_it_left_out(tmp_path):
     table = read(file)
     assert table.columns == ("flag", "height")
     assert dict(table.dropped) == {
-        "rownames": "only counts the rows",
+        "rownames": "a row index",
         "name": "not numeric",
         "empty": "empty",
     }
@@ -74,9 +74,9 @@ def test_words_in_the_name_of_one_column_are_one_name(tmp_path):
 def test_what_was_made_of_a_first_line_in_doubt_is_told(tmp_path):
     file = tmp_path / "a.csv"
     for text, columns, rows, said in (
-        ("1.5,2\n3,4\n", ("x0", "x1"), 2, "all numbers: it was read as a row"),
-        ("1.5,2,ann\n3,4,bob\n5,6,eve\n", ("1.5", "2"), 2, "names of the columns, 1.5 among them"),
-        ("0,1,2\n3,4,5\n", ("0", "1", "2"), 1, "names of the columns, 0, 1, 2 and so on"),
+        ("1.5,2\n3,4\n", ("x0", "x1"), 2, "all numbers and was read as a row"),
+        ("1.5,2,ann\n3,4,bob\n5,6,eve\n", ("1.5", "2"), 2, "column names, 1.5 among them"),
+        ("0,1,2\n3,4,5\n", ("0", "1", "2"), 1, "column names, 0, 1, 2 and so on"),
     ):
         file.write_text(text)
         table = read(file)
@@ -205,7 +205,7 @@ def test_rows_longer_than_the_header_are_not_cut(tmp_path, text):
 
 def test_a_line_that_is_too_long_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4,5\n")
-    with pytest.raises(BadFile, match=r"a\.csv: line 3 has 3 cells, and those above it 2\."):
+    with pytest.raises(BadFile, match=r"a\.csv: line 3 has 3 cells, the lines above it have 2\."):
         read(tmp_path / "a.csv")
 
 
@@ -223,19 +223,19 @@ def test_a_file_of_another_kind_is_told_by_its_name(tmp_path):
     np.savez(tmp_path / "zip.npz", X=np.ones((2, 2)))
     (tmp_path / "zip.npz").rename(tmp_path / "zip.npy")
     for name in ("a.npy", "zip.npy"):
-        with pytest.raises(BadFile, match=rf"{name}: not an npy file, .* numpy\.save\.$"):
+        with pytest.raises(BadFile, match=rf"{name}: not an npy file\. .* numpy\.save\.$"):
             read(tmp_path / name)
     np.savez(tmp_path / "a.npz")
-    with pytest.raises(BadFile, match=r"a\.npz: there is no array in it\."):
+    with pytest.raises(BadFile, match=r"a\.npz: it contains no array\."):
         read(tmp_path / "a.npz")
     for name in ("a.csv", "b.npy", "b.npz"):
         (tmp_path / name).touch()
-        with pytest.raises(BadFile, match=f"{name}: an empty file"):
+        with pytest.raises(BadFile, match=f"{name}: the file is empty"):
             read(tmp_path / name)
     (tmp_path / "none").write_text("1")
     with pytest.raises(BadFile, match="files whose name has no ending"):
         read(tmp_path / "none")
-    with pytest.raises(BadFile, match="Download it first"):
+    with pytest.raises(BadFile, match="Download the file first"):
         read("https://example.org/a.csv")
 
 
@@ -245,7 +245,7 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path, monkeypatch):
 
     (tmp_path / "a.csv").write_text("a\n1\n")
     monkeypatch.setitem(_read._READERS, "csv", locked)
-    with pytest.raises(BadFile, match="you may not read this file"):
+    with pytest.raises(BadFile, match="no permission to read this file"):
         read(tmp_path / "a.csv")
 
 

@@ -1,4 +1,4 @@
-"""UAI: every problem reads, what is written reads back, and damage is located."""
+"""UAI: problems are read, written files read back, and errors have a position."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def models(draw) -> TableModel:
 
 @settings(max_examples=120)
 @given(models())
-def test_what_is_written_reads_back_exactly(model):
+def test_written_text_reads_back_exactly(model):
     text = format_uai(model)
     assert parse_uai(text) == model
     assert parse_uai("c a comment\n" + text.replace("\n", "\r\nc\n c 1 2\n")) == model
-    assert parse_uai(" ".join(text.split())) == model, "the layout means nothing"
+    assert parse_uai(" ".join(text.split())) == model, "line breaks are blanks"
 
 
 @settings(max_examples=200)
 @given(models(), st.data())
-def test_a_cut_file_is_refused_with_its_place(model, data):
+def test_a_truncated_file_raises_with_its_position(model, data):
     text = format_uai(model).rstrip()
-    last = max(text.rfind(" "), text.rfind("\n")) + 1  # of a cut last number nobody can know
+    last = max(text.rfind(" "), text.rfind("\n")) + 1  # a truncated last number cannot be detected
     cut = text[: data.draw(st.integers(0, last - 1))]
     with pytest.raises(BadInput) as caught:
         parse_uai(cut, "cut.uai")
@@ -67,7 +67,7 @@ def test_a_cut_file_is_refused_with_its_place(model, data):
 
 @settings(max_examples=200)
 @given(models(), st.data())
-def test_damage_of_any_kind_is_read_or_refused_but_never_crashes(model, data):
+def test_damaged_text_is_read_or_raises_bad_input(model, data):
     text = format_uai(model)
     at, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 5))
     junk = data.draw(st.text(st.sampled_from("0123456789.-e_ \nnaifMc\x00é²"), max_size=5))
@@ -81,16 +81,16 @@ def test_damage_of_any_kind_is_read_or_refused_but_never_crashes(model, data):
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "says"),
+    ("text", "place", "reason"),
     [
         ("", "line 1, column 1", "found the end of the file; expected MARKOV or BAYES"),
         ("MARCOV", "line 1, column 1", "found 'MARCOV'"),
-        ("MARKOV\n2\n2 0", "line 3, column 3", "states of variable 1: a whole number from 1 up"),
-        ("MARKOV\n2\n2 2\n1\n2 0 2", "line 5, column 5", "found '2'; expected .*below 2"),
-        ("MARKOV\n1\n9999999999 0", "line 3, column 1", "from 1 up below 1000000"),
+        ("MARKOV\n2\n2 0", "line 3, column 3", "states of variable 1: a whole number >= 1"),
+        ("MARKOV\n2\n2 2\n1\n2 0 2", "line 5, column 5", "found '2'; expected .*< 2"),
+        ("MARKOV\n1\n9999999999 0", "line 3, column 1", ">= 1 and < 1000000"),
         ("MARKOV\n2\n2 2\n1\n2 0 0", "line 5, column 5", "every variable once"),
         ("MARKOV\n1\n2\n1\n1 0\n3 1 1 1", "line 6, column 1", "expected 2 entries of table 0"),
-        ("MARKOV\n1\n2\n1\n1 0\n2 1 -1", "line 6, column 5", "found '-1'; expected table 0: a number from 0"),
+        ("MARKOV\n1\n2\n1\n1 0\n2 1 -1", "line 6, column 5", "found '-1'; expected table 0: a number >= 0"),
         ("MARKOV\n1\n2\n1\n1 0\n2 1 inf", "line 6, column 5", "found 'inf'"),
         ("MARKOV\n1\n2\n1\n1 0\n2 1", "line 6, column 4", "1 more numbers"),
         ("MARKOV\n1\n2\n1\n1 0\n2 1 1\n7", "line 7, column 1", "found '7'; expected the end of the file"),
@@ -101,8 +101,8 @@ def test_damage_of_any_kind_is_read_or_refused_but_never_crashes(model, data):
          r"p\(x1 \| x0 = 1\) with the sum 0.9"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(text, place, says):
-    with pytest.raises(BadInput, match=says) as caught:
+def test_errors_have_a_position_and_a_reason(text, place, reason):
+    with pytest.raises(BadInput, match=reason) as caught:
         parse_uai(text)
     assert caught.value.argument.endswith(place)
 
@@ -140,19 +140,19 @@ def test_both_layouts_of_evidence(text, samples):
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "says"),
+    ("text", "place", "reason"),
     [
         ("2 1 0 2", "line 1, column 8", "the state of variable 2"),
-        ("1 7 0", "line 1, column 3", "an observed variable: a whole number below 3"),
-        ("1 0 2", "line 1, column 5", "the state of variable 0: a whole number below 2"),
+        ("1 7 0", "line 1, column 3", "an observed variable: a whole number < 3"),
+        ("1 0 2", "line 1, column 5", "the state of variable 0: a whole number < 2"),
         ("2 0 1 0 0", "line 1, column 7", "state 1 and 0"),
         ("1\n1 0 x", "line 2, column 5", "found 'x'"),
         ("x", "line 1, column 1", "found 'x'"),
         ("999999999999 0", "line 1, column 15", "found the end of the file"),
     ],
 )
-def test_bad_evidence_is_located(text, place, says):
-    with pytest.raises(BadInput, match=says) as caught:
+def test_errors_in_evidence_have_a_position(text, place, reason):
+    with pytest.raises(BadInput, match=reason) as caught:
         parse_evidence(text, [2, 2, 2])
     assert caught.value.argument.endswith(place)
 
@@ -172,7 +172,7 @@ def test_every_shared_problem_reads_and_reads_back(shared_data, tmp_path):
     "name", ["Promedus_15", "Promedus_24", "Promedus_26", "Promedus_30", "Pedigree_13", "CSP_12"]
 )
 def test_the_published_partition_function(shared_data, name):
-    """log10 Z of the evidence, by eliminating in the order found: tables, axes and order are right."""
+    """log10 Z of the evidence by elimination in the order found, against the published value."""
     file = shared_data / "uai2014" / f"{name}.uai.gz"
     model = load_tables(file)
     evidence = read_evidence(file.with_suffix(".evid"), model)[0]

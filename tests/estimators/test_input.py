@@ -1,4 +1,4 @@
-"""Bad input at every door of every estimator meets a sentence, and never a NaN."""
+"""Invalid input of every method of every estimator raises `BadInput`, and results are never NaN."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 REAL = RNG.normal(size=(40, 3))
 LABELS = np.where(REAL[:, 0] > 0, "up", "down")
 
-#: Small settings of every estimator. Those that have no such name here are tested where they live.
+#: Small settings of every estimator. Other estimators are tested in their own files.
 SMALL = {
     "LinearClassifier": {"max_iter": 20, "tol": None},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None, "batch_size": None},
@@ -88,24 +88,24 @@ BAD = {
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_table_is_refused_at_every_door(models, name, case):
+def test_every_method_rejects_a_bad_table(models, name, case):
     spoil, words = BAD[case]
     X = spoil(data(name))
-    doors = [lambda: fitted(name, X)] if np.ndim(X) and len(X) else [lambda: make(name).fit(X, LABELS)]
+    calls = [lambda: fitted(name, X)] if np.ndim(X) and len(X) else [lambda: make(name).fit(X, LABELS)]
     model = models[name]
-    doors += [lambda m=m: getattr(model, m)(X) for m in readers(model)]
-    for door in doors:
+    calls += [lambda m=m: getattr(model, m)(X) for m in readers(model)]
+    for call in calls:
         with pytest.raises(BadInput, match=words) as caught:
-            door()
+            call()
         assert re.match(r"\w[^:]*: found .*; expected .*\.", str(caught.value), re.DOTALL), caught.value
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_values_of_1e30_are_refused_or_answered_with_numbers(models, name):
+def test_values_of_1e30_are_rejected_or_give_finite_results(models, name):
     X = replaced(data(name), 1e30)
     with pytest.raises(BadInput, match=r"as large as|zeros and ones"):
         fitted(name, X.astype(np.float32))
-    model = models[name]  # in float64 there is room for them, if the model computes in float64
+    model = models[name]  # float64 can hold their squares, if the model computes in float64
     for method in readers(model):
         try:
             with warnings.catch_warnings():
@@ -118,7 +118,7 @@ def test_values_of_1e30_are_refused_or_answered_with_numbers(models, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nan_is_refused_or_welcome_and_never_comes_out(models, name):
+def test_nan_is_rejected_or_allowed_and_never_returned(models, name):
     X = replaced(data(name), np.nan)
     model = models[name]
     if not model.__sklearn_tags__().input_tags.allow_nan:
@@ -136,7 +136,7 @@ def test_nan_is_refused_or_welcome_and_never_comes_out(models, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_another_number_of_columns_is_refused(models, name):
+def test_another_number_of_columns_is_rejected(models, name):
     model = models[name]
     for method in readers(model):
         with pytest.raises(BadInput, match=r"2 features, but .* expecting 3 features"):
@@ -149,13 +149,13 @@ def test_another_number_of_columns_is_refused(models, name):
     [-np.ones(40), np.zeros(40), np.full(40, np.nan), np.full(40, np.inf), np.ones(39), np.ones((40, 2))],
     ids=["negative", "zero", "nan", "inf", "short", "2d"],
 )
-def test_bad_weights_are_refused(name, weight):
+def test_bad_weights_are_rejected(name, weight):
     with pytest.raises(BadInput, match="sample_weight: found"):
         fitted(name, sample_weight=weight)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_before_fit_every_door_says_so(name):
+def test_every_method_raises_before_fit(name):
     model = make(name)
     for method in [*readers(model), "sample"]:
         if hasattr(type(model), method) and hasattr(model, method):
@@ -169,7 +169,7 @@ def test_before_fit_every_door_says_so(name):
 @pytest.mark.parametrize(
     "case", ["one row", "constant column", "a row often", "all constant", "large offset"]
 )
-def test_poor_tables_give_numbers_or_a_sentence(name, case):
+def test_degenerate_tables_give_finite_results_or_an_error(name, case):
     X = data(name)
     X = {
         "one row": X[:1],
@@ -182,7 +182,7 @@ def test_poor_tables_give_numbers_or_a_sentence(name, case):
         model = fitted(name, X)
     except BadInput:
         if case in ("one row", "all constant"):
-            return  # refused in words
+            return
         raise
     for method in readers(model):
         with warnings.catch_warnings():
@@ -193,7 +193,7 @@ def test_poor_tables_give_numbers_or_a_sentence(name, case):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bad_settings_are_refused_in_words(name):
+def test_errors_name_the_bad_setting(name):
     bad = {
         "n_components": 0, "n_clusters": 0, "max_iter": 0, "n_iter": -1, "batch_size": 0, "alpha": -1.0,
         "random_state": "seven", "hidden_layer_sizes": (0,), "activation": "wavy", "loss": "vague",
@@ -227,7 +227,7 @@ def test_labels(name):
         first.partial_fit(REAL, np.where(REAL[:, 0] > 0, "sideways", "up"))
 
 
-def test_a_bernoulli_model_says_what_it_takes():
+def test_errors_of_bernoulli_models_suggest_a_remedy():
     with pytest.raises(BadInput, match=r"0\.5 in row 0, column 1.*binarize="):
         estimators.BernoulliRBM(2).fit([[0.0, 0.5], [1.0, 0.0]])
     model = estimators.VAE(2, (4,), max_iter=1, random_state=0).fit((REAL > 0).astype(float))
@@ -236,14 +236,14 @@ def test_a_bernoulli_model_says_what_it_takes():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_table_in_every_dress(name):
-    """NumPy, lists, pandas, polars, integers and (where taken) sparse: one answer."""
+def test_the_same_table_in_every_container(name):
+    """NumPy, lists, pandas, polars, integers and (where supported) sparse arrays give the same result."""
     import pandas as pd
     import polars as pl
 
     X = np.round(data(name) * 2) if not name.startswith("Bernoulli") else data(name)
     columns = ["a", "b", "c"]
-    dresses = [
+    tables = [
         X,
         X.tolist(),
         pd.DataFrame(X, columns=columns),
@@ -251,17 +251,17 @@ def test_the_same_table_in_every_dress(name):
         X.astype(int),
     ]
     if make(name)._sparse:
-        dresses += [scipy.sparse.csr_array(X), scipy.sparse.coo_array(X)]
+        tables += [scipy.sparse.csr_array(X), scipy.sparse.coo_array(X)]
     reader = readers(fitted(name))[0]
-    answers = []
-    for dress in dresses:
-        model = fitted(name, dress) if not scipy.sparse.issparse(dress) else make(name)
-        if scipy.sparse.issparse(dress):
-            model.fit(dress, LABELS)
+    results = []
+    for table in tables:
+        model = fitted(name, table) if not scipy.sparse.issparse(table) else make(name)
+        if scipy.sparse.issparse(table):
+            model.fit(table, LABELS)
         assert model.n_features_in_ == 3
-        answers.append(getattr(model, reader)(dress))
-    assert all(np.array_equal(answers[0], a) for a in answers[1:])
-    assert list(fitted(name, dresses[2]).feature_names_in_) == columns
+        results.append(getattr(model, reader)(table))
+    assert all(np.array_equal(results[0], a) for a in results[1:])
+    assert list(fitted(name, tables[2]).feature_names_in_) == columns
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -292,8 +292,8 @@ def _values(model, reader, name):
     return np.asarray(getattr(out, "value", out))
 
 
-def test_a_question_of_plain_rows_is_the_same_as_of_any_other():
-    """Arrays that are plainly good pass the door by a shorter way; the answer does not depend on it."""
+def test_skipping_validation_of_plain_arrays_does_not_change_results():
+    """Plain arrays skip scikit-learn's validation."""
     X = np.arange(40).reshape(20, 2) % 7
     model = estimators.GaussianMixture(2, random_state=0).fit(X.astype(np.float64))
     expected = model.score_samples(X.tolist())
@@ -302,3 +302,14 @@ def test_a_question_of_plain_rows_is_the_same_as_of_any_other():
     for wrong in (X[:, :1], X[:0], np.where(X > 5, np.inf, X)):
         with pytest.raises(BadInput):
             model.score_samples(wrong)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fit_validates_the_table_once(name, monkeypatch):
+    """The training loop does not check rows that the estimator has checked."""
+
+    def fail(*arguments):
+        raise AssertionError("checked again")
+
+    monkeypatch.setattr("energax.fitting._run.check_data", fail)
+    fitted(name)

@@ -28,15 +28,15 @@ ESTIMATORS = [
 ]
 
 _RANDOM = (
-    "draws (batches, chains, noise) belong to places, not to rows: "
-    "a row twice is a row of weight 2 only in distribution"
+    "random numbers (batches, chains, noise) depend on the position of a row: "
+    "a repeated row equals a row of weight 2 only in distribution"
 )
-_STARTS = "starts are drawn by place: a row twice may start elsewhere, and end in another local optimum"
+_STARTS = "random starts depend on positions: with a repeated row the fit may end in another local optimum"
 _NO_CLASSES = (
-    "the check takes whatever has predict_proba for a classifier, and asks a mixture for its class tags"
+    "the check treats any estimator with predict_proba as a classifier, and reads the classifier tags"
 )
 _FLOAT32 = (
-    "computes in float32, in which 60 steps of Adam do not agree to the 7 digits that the check asks for"
+    "computes in float32, in which 60 steps of Adam do not agree to the 7 digits that the check requires"
 )
 _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 EXPECTED = {

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 from energax import catalog
 from energax.errors import BadInput
 from energax.estimate import Estimate
-from energax.evaluate import _compare, compare, contenders, hold_out
+from energax.evaluate import _model_specs, compare, hold_out, model_specs
 from energax.evaluate._model_specs import MODEL_SPECS
 
 ROWS = np.random.default_rng(0).normal(size=(160, 2)) @ np.array([[1.0, 0.8], [0.0, 0.5]]) + [3.0, -1.0]
@@ -111,7 +111,7 @@ def test_a_model_that_breaks_is_a_row(monkeypatch):
         raise RuntimeError("no luck")
 
     bad = dataclasses.replace(MODEL_SPECS[0], name="broken", label="broken", parameters=broken)
-    monkeypatch.setattr(_compare, "MODEL_SPECS", (*MODEL_SPECS, bad))
+    monkeypatch.setattr(_model_specs, "MODEL_SPECS", (*MODEL_SPECS, bad))
     result = compare(ROWS, ["broken", "gaussian"], key=0)
     assert [s.name for s in result.scores] == ["gaussian", "broken"]
     assert result["broken"].status == "failed" and "no luck" in result["broken"].message
@@ -124,13 +124,13 @@ def test_a_model_for_other_data_is_skipped_and_says_so(plain):
 
 
 def test_a_family_means_all_of_it_that_suits():
-    names = lambda wish, data: [c.name for _, c in _compare._chosen(wish, data)]
+    names = lambda models, data: [spec.name for spec in _model_specs.select(models, data)]
     assert names("GaussianMixture", "real") == [
         s.name for s in MODEL_SPECS if s.estimator == "GaussianMixture"
     ]
     assert names("gmm", "real") == ["gmm-full", "gmm-tied", "gmm-diag", "gmm-spherical"]
     assert names("vae", "binary") == ["vae-1", "vae-10"]
-    assert names(None, "binary") == [c.name for _, c in contenders() if c.data == "binary"]
+    assert names(None, "binary") == [spec.name for spec in model_specs() if spec.data == "binary"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_table_is_whole_at_80_columns(plain):
     assert max(map(len, lines)) <= 80
     table = [line for line in lines if "±" in line and "How" not in line and "interval" not in line]
     assert len(table) == len(plain), "a row of the table was wrapped"
-    assert all(len(c.label) <= 19 for _, c in contenders())
+    assert all(len(spec.label) <= 19 for spec in model_specs())
 
 
 def test_progress_is_told(plain):

@@ -1,4 +1,4 @@
-"""The doors of the loop: weights, validation, batches of a stream and checkpoints that do not fit."""
+"""Input validation of `fit`: weights, validation rows, batches of a stream, checkpoints."""
 
 import warnings
 
@@ -39,7 +39,7 @@ def test_a_row_of_weight_zero_may_hold_anything(batch_size):
     options = {"key": 0, "epochs": 5, "batch_size": batch_size}
     found = fit(Steep(jnp.array(1.0)), {"x": x}, LIKELIHOOD, weights=[1, 1, 1, 0], **options)
     without = fit(Steep(jnp.array(1.0)), {"x": x[:3]}, LIKELIHOOD, **options)
-    assert found.status == without.status == "budget spent"
+    assert found.status == without.status == "reached max_iter"
     if batch_size is None:
         np.testing.assert_allclose(found.energy.rate, without.energy.rate, rtol=1e-6)
 
@@ -94,7 +94,7 @@ def test_a_callback_stops_a_fit(answer):
     ("options", "said"),
     [
         ({"data": [{"x": ROWS}], "weights": np.ones(97)}, "a stream, and weights"),
-        ({"data": {"x": ROWS}, "weights": ["a"] * 97}, "weights: found list of what is no number"),
+        ({"data": {"x": ROWS}, "weights": ["a"] * 97}, "weights: found list with non-numeric entries"),
         ({"data": {"x": ROWS}, "freeze": 5}, "freeze: found 5; expected names of parameters"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The loop: what it claims about itself, and what it must never claim."""
+"""The training loop: results, status, restarts, streams, checkpoints, input validation."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Scripted(Learner):
 def test_descent_finds_the_closed_form_optimum(rows):
     result = fit(bowl(), {"x": rows}, likelihood(0.5), key=0, epochs=60, freeze="offset")
     np.testing.assert_allclose(result.energy.centre, rows.mean(0), atol=1e-5)
-    assert result.status == "budget spent" and result.n_epochs == 60 and result.n_steps == 60
+    assert result.status == "reached max_iter" and result.n_epochs == 60 and result.n_steps == 60
 
 
 def test_frozen_parameters_do_not_move_and_the_rest_do(rows):
@@ -149,9 +149,9 @@ def test_a_parameter_that_overflows_is_divergence(rows):
     ("script", "status"),
     [
         ((3.0, 2.0, 2.0, 1.0), "converged"),
-        ((1.0, 2.0, 3.0, 3.0), "budget spent"),  # at rest, but worse than at the start
+        ((1.0, 2.0, 3.0, 3.0), "reached max_iter"),  # at rest, but worse than at the start
         ((1.0, np.nan, np.nan, 0.0), "diverged"),
-        ((4.0, 3.0, 2.0, 1.0), "budget spent"),
+        ((4.0, 3.0, 2.0, 1.0), "reached max_iter"),
     ],
 )
 def test_convergence_is_never_claimed_on_nan_or_on_a_worse_objective(rows, script, status):
@@ -267,7 +267,7 @@ def test_float64_is_kept(rows):
         ({"data": {"x": np.full((3, 2), np.inf)}}, "finite real numbers"),
         ({"data": {"x": np.array([["a", "b"]])}}, "numbers"),
         ({"weights": [-1.0, 1, 1]}, "numbers >= 0"),
-        ({"weights": [1.0, 1]}, "one number a row"),
+        ({"weights": [1.0, 1]}, "one number per row"),
         ({"epochs": 0}, ">= 1"),
         ({"epochs": 2, "steps": 3}, "one of the two"),
         ({"batch_size": 1.5}, "whole number"),

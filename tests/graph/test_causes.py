@@ -1,4 +1,4 @@
-"""Adjustment sets: the textbook's shapes, and the criteria by brute force over all subsets and all paths."""
+"""Adjustment sets: textbook examples, and the criteria by brute force over all subsets and all paths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def problems(draw, most: int = 7):
 
 
 def open_paths(graph, a, b, given):
-    """Every path from a to b that the definition calls active."""
+    """Every active path from a to b, by the definition."""
     skeleton = graph.to_undirected()
     for path in nx.all_simple_paths(skeleton, a, b):
         for before, node, after in zip(path, path[1:], path[2:], strict=False):
@@ -42,13 +42,13 @@ def open_paths(graph, a, b, given):
 
 
 def backdoor(graph, x, y, z) -> bool:
-    """Pearl 3.3.1, word for word."""
+    """Definition 3.3.1 of Pearl."""
     into = (path for path in open_paths(graph, x, y, z) if graph.has_edge(path[1], x))
     return not z & nx.descendants(graph, x) and next(into, None) is None
 
 
 def frontdoor(graph, x, y, m) -> bool:
-    """Pearl 3.3.3, for sets: paths between members of the set are cut as the intervention cuts them."""
+    """Definition 3.3.3 of Pearl, for sets: paths between their members are cut as by the intervention."""
     if any(not set(path) & m for path in nx.all_simple_paths(graph, x, y)):
         return False
     into = lambda a, b, z: any(graph.has_edge(p[1], a) for p in open_paths(graph, a, b, z))
@@ -102,7 +102,7 @@ def test_frontdoor_by_brute_force(problem):
 @settings(max_examples=20)
 @given(problems(5), st.integers(0, 10_000))
 def test_adjusting_is_intervening(problem, seed):
-    """In random tables, the formulas of both doors give what surgery on the model gives."""
+    """In random tables, both adjustment formulas equal the intervention on the model."""
     graph, x, y, hidden = problem
     n, rng = len(graph), np.random.default_rng(seed)
     full = lambda table, axes: np.einsum(table, list(axes), np.ones((2,) * n), list(range(n)), list(range(n)))
@@ -131,7 +131,7 @@ def test_the_three_shapes():
     assert backdoor_sets(fork, "x", "y") == [frozenset("z")]
     assert backdoor_sets(fork, "x", "y", hidden="z") == []
     assert backdoor_sets(chain, "x", "y") == backdoor_sets(collider, "x", "y") == [frozenset()]
-    assert str(is_backdoor(chain, "x", "y", "z")) == "fails: z follows x"
+    assert str(is_backdoor(chain, "x", "y", "z")) == "fails: z is a descendant of x"
     assert not is_backdoor(collider, "x", "y", "z")
     assert backdoor_sets(nx.DiGraph([("y", "x")]), "x", "y") == []
 
@@ -161,7 +161,7 @@ def test_surgery_cuts_only_what_points_at_the_nodes():
 
 
 def test_large_graphs():
-    """Sixty layers of two: 2^60 separators are not all listed."""
+    """Sixty layers of two nodes have 2^60 separators, of which only some are listed."""
     graph = nx.DiGraph()
     for i in range(60):
         graph.add_edges_from([((i, k), (i + 1, k)) for k in range(2)])
@@ -171,7 +171,7 @@ def test_large_graphs():
     assert all(is_backdoor(graph, "x", "y", group) for group in found)
 
 
-def test_doors():
+def test_bad_input():
     graph = nx.DiGraph([("x", "y")])
     with pytest.raises(BadInput, match="the cause itself"):
         backdoor_sets(graph, "x", "x")

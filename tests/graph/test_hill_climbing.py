@@ -1,4 +1,4 @@
-"""Structure from data: trees and graphs against all trees and all graphs, scores against their integrals."""
+"""Structure from data: compared with all trees and all graphs; scores compared with their integrals."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_known_tree_comes_back():
     assert {frozenset(e) for e in found.edges} == {frozenset(e) for e in truth.edges}
 
 
-def test_pairs_are_counted_where_both_are_known():
+def test_pairs_are_counted_where_both_are_observed():
     rows = random_rows(5, (2, 3, 2, 2), 300)
     holes = np.random.default_rng(0).random(rows.shape) < 0.2
     with_nan = np.where(holes, np.nan, rows)
@@ -284,14 +284,14 @@ def test_the_order_of_columns_does_not_decide_the_class():
     assert equivalent(one.graph, other.graph) and one.score == pytest.approx(other.score)
 
 
-def test_moves_that_run_out_are_told():
+def test_reaching_max_moves_warns():
     with pytest.warns(ConvergenceWarning, match="raise max_moves"):
         found = hill_climb(random_rows(2, (2, 3, 2, 2)), max_moves=1)
     assert not found.converged and "1 moves" in found.status
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"required": [("a", "b"), ("b", "c"), ("c", "a")]}, "required: found the cycle a → b → c → a"),
         ({"required": [("a", "b")], "forbidden": [("a", "b")]}, "a → b, which is forbidden too"),
@@ -309,21 +309,21 @@ def test_moves_that_run_out_are_told():
         ({"cards": {"a": 2}}, "no entry for 'b'"),
         ({"cards": (1, 1, 1, 1)}, "a whole number from 0 to 0"),
         ({"names": ("a", "a", "b", "c")}, "4 different names"),
-        ({"weights": [1.0]}, "one weight a row"),
+        ({"weights": [1.0]}, "one weight per row"),
         ({"weights": -np.ones(400)}, "weights >= 0"),
         ({"weights": np.full(400, 1 / 400)}, "how often each row counts"),
         ({"max_parents": -1}, "max_parents"),
         ({"tabu": -1}, "tabu"),
     ],
 )
-def test_bad_questions_are_refused_in_a_sentence(change, sentence):
+def test_bad_arguments_raise(change, message):
     arguments = {"cards": None, "names": NAMES, **change}
-    with pytest.raises(BadInput, match=sentence):
+    with pytest.raises(BadInput, match=message):
         hill_climb(random_rows(0, (2, 2, 2, 2)), **arguments)
 
 
 @pytest.mark.parametrize(
-    ("data", "sentence"),
+    ("data", "message"),
     [
         ([0, 1, 0], "rows and columns"),
         (np.zeros((0, 3)), "at least one row"),
@@ -335,13 +335,13 @@ def test_bad_questions_are_refused_in_a_sentence(change, sentence):
         ([[0, np.nan], [1, 1]], "1 missing entries"),
     ],
 )
-def test_bad_data_are_refused_in_a_sentence(data, sentence):
-    with pytest.raises(BadInput, match=sentence):
+def test_bad_data_raise(data, message):
+    with pytest.raises(BadInput, match=message):
         hill_climb(data)
 
 
-def test_a_column_never_known_and_strange_graphs_are_refused():
-    with pytest.raises(BadInput, match="no known entry of x1"):
+def test_an_empty_column_and_bad_graphs_raise():
+    with pytest.raises(BadInput, match="no observed entry of x1"):
         chow_liu([[0, np.nan], [1, np.nan]])
     with pytest.raises(BadInput, match="root: found 'x9'"):
         chow_liu([[0, 1], [1, 1]], root="x9")

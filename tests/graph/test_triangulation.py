@@ -1,4 +1,4 @@
-"""Triangulations are chordal, trees of cliques have running intersections, and costs are exact."""
+"""Triangulations are chordal, clique trees have running intersections, and costs are exact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from energax.data._model_files import load_tables, read_evidence
 from energax.errors import BadInput
 from energax.graph import junction_tree, table_cost, triangulate, triangulate_scopes
-from energax.graph._triangulation import RULES, _eliminate
+from energax.graph._elimination import eliminate_by_rule
+from energax.graph._triangulation import RULES
 
 
 @st.composite
@@ -59,14 +60,14 @@ def test_chordal_maximal_and_joined(drawn, rule, trials):
     assert len(tree.roots) == nx.number_connected_components(graph)
     reached = set(tree.roots)
     for (above, below), separator in zip(tree.edges, tree.separators, strict=True):
-        assert above in reached, "an edge before the clique it hangs on"
+        assert above in reached, "an edge before the edge of its parent"
         reached.add(below)
         assert set(separator) == set(tree.cliques[above]) & set(tree.cliques[below])
 
 
 @given(graphs())
 def test_the_order_makes_these_cliques(drawn):
-    """Playing the order through by hand gives the same graph."""
+    """Eliminating in this order with NetworkX gives the same graph."""
     graph, cards = drawn
     found = triangulate(graph, cards)
     left, filled = graph.copy(), graph.copy()
@@ -81,11 +82,11 @@ def test_the_order_makes_these_cliques(drawn):
 @settings(max_examples=60)
 @given(graphs(), st.sampled_from(["min-fill", "weighted-min-fill", "min-weight", "min-degree"]))
 def test_every_step_is_the_greedy_one(drawn, rule):
-    """The counts kept by differences are those counted anew."""
+    """The counts updated by differences equal those counted from scratch."""
     graph, cards = drawn
     sizes = [cards[v] for v in range(len(graph))]
     masks = [sum(1 << u for u in graph[v]) for v in range(len(graph))]
-    run = _eliminate(masks, list(graph), sizes, rule, [0.0] * len(graph), math.inf)
+    run = eliminate_by_rule(masks, list(graph), sizes, rule, [0.0] * len(graph), math.inf)
     left = graph.copy()
 
     def measure(v):
@@ -114,7 +115,7 @@ def test_known_widths():
     assert triangulate(nx.Graph()).order == ()
 
 
-def test_a_large_grid_is_swept():
+def test_a_large_grid_uses_the_sweep():
     """The width of an n × n grid is n (Bodlaender 1998); the greedy rules alone reach 26 for n = 20."""
     found = triangulate(nx.grid_2d_graph(20, 20), trials=0)
     assert found.width == 20 and found.rule == "sweep"
@@ -122,7 +123,7 @@ def test_a_large_grid_is_swept():
 
 
 def test_many_nodes_stay_cheap():
-    """Hundreds of nodes: the same answer for the same seed, and no worse with more trials."""
+    """Hundreds of nodes: the same result for the same seed, and no worse with more trials."""
     graph = nx.random_regular_graph(3, 300, seed=1)
     first, again = triangulate(graph, trials=2, seed=5), triangulate(graph, trials=2, seed=5)
     assert first == again
@@ -147,8 +148,8 @@ def test_costs_before_running():
     assert huge.largest == 10**4000 and "1e300" in str(huge)
 
 
-def test_doors():
-    with pytest.raises(BadInput, match="no tree joins"):
+def test_bad_input():
+    with pytest.raises(BadInput, match="without a tree that has the running intersection property"):
         junction_tree([(0, 1), (1, 2), (2, 3), (3, 0)])
     with pytest.raises(BadInput, match="twice"):
         junction_tree([(0, 0)])

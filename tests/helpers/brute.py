@@ -1,17 +1,25 @@
-"""Random factor graphs and the whole joint: what every inference on tables is compared with."""
+"""Random factor graphs and their joint tables, with which every inference on tables is compared."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
+
+from energax.algorithms.factors.checks import as_evidence, as_tables, split_by_variable
+from energax.algorithms.junction.beliefs import clique_marginal, factor_marginals
+from energax.algorithms.junction.passes import downward, sum_product, upward
+from energax.algorithms.junction.ragged import ragged_sum
 
 
 @st.composite
 def factor_graphs(draw, most_variables=7, most_states=4, zeros=True, connected=False):
-    """(cards, scopes, log_tables, log_evidence): some entries impossible, some evidence hard, some soft."""
+    """(cards, scopes, log_tables, log_evidence) with impossible entries, hard and soft evidence."""
     seed = draw(st.integers(0, 2**32 - 1))
     n = draw(st.integers(1, most_variables))
     rng = np.random.default_rng(seed)
@@ -43,8 +51,49 @@ def random_evidence(rng, cards):
     return tuple(evidence)
 
 
+def hard_evidence(cards: Sequence[int], observed: Mapping[int, int]) -> tuple[np.ndarray, ...]:
+    """Log-vectors of observations {variable: state}: 0 at the state, −inf elsewhere, or all zeros."""
+    evidence = [np.zeros(card) for card in cards]
+    for v, state in observed.items():
+        evidence[v] = np.where(np.arange(cards[v]) == state, 0.0, -np.inf)
+    return tuple(evidence)
+
+
+class Calibration(NamedTuple):
+    """log Z, and the marginals of all variables, cliques and factors."""
+
+    log_z: Any
+    variables: tuple[Any, ...]
+    cliques: tuple[Any, ...]
+    factors: tuple[Any, ...]
+
+
+def calibrate(tree, log_tables, log_evidence=None) -> Calibration:
+    """Both passes over a junction tree; with rows of evidence, every result has a leading axis of rows."""
+    tables = as_tables(tree.cards, tree.scopes, log_tables)
+    evidence, rows = as_evidence(tree.cards, log_evidence, tables)
+    rows_first = lambda a: jnp.moveaxis(a, -1, 0) if rows else a
+
+    @jax.jit
+    def both_passes(tables, evidence):
+        up = upward(tree.layout, tables, [e.T for e in evidence] if rows else evidence, sum_product)
+        beliefs = downward(tree.layout, up)
+        marginals = ragged_sum(beliefs.fringe, tree.layout.marginals)
+        cliques = [clique_marginal(tree.layout, beliefs, i) for i in range(tree.layout.n_maximal)]
+        return up.log_z, marginals, cliques, factor_marginals(tree, beliefs)
+
+    log_z, marginals, cliques, factors = both_passes(tables, evidence)
+    shapes = [(*np.shape(log_z), *(tree.cards[v] for v in clique)) for clique in tree.cliques]
+    return Calibration(
+        log_z,
+        split_by_variable(rows_first(marginals), tree.cards),
+        tuple(rows_first(p).reshape(shape) for p, shape in zip(cliques, shapes, strict=True)),
+        tuple(rows_first(p) for p in factors),
+    )
+
+
 def log_joint(cards, scopes, tables, evidence=None):
-    """The unnormalised log-probability of every configuration, an axis a variable."""
+    """The unnormalised log-probability of every configuration, one axis per variable."""
     total = np.zeros(cards)
     n = len(cards)
     for scope, table in [
@@ -63,13 +112,13 @@ def log_sum(values):
 
 
 def probability(joint):
-    """exp(joint) normalised; zeros where nothing is possible."""
+    """exp(joint) normalised; all zeros if no configuration is possible."""
     z = log_sum(joint)
     return np.exp(joint - z) if np.isfinite(z) else np.zeros_like(joint)
 
 
 def marginal(p, variables):
-    """The sum over all other axes, with the axes in the order asked."""
+    """The sum over all other axes, with the axes in the order of `variables`."""
     rest = tuple(v for v in range(p.ndim) if v not in variables)
     kept = [v for v in range(p.ndim) if v in variables]
     return np.transpose(p.sum(rest), [kept.index(v) for v in variables])

@@ -1,4 +1,4 @@
-"""Problems of the UAI competitions, asked and compared with what is printed of them."""
+"""Problems of the UAI competitions, compared with the published results."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import gzip
 import jax
 import numpy as np
 import pytest
+from brute import hard_evidence
 
-from energax.algorithms.factors.checks import hard_evidence
 from energax.algorithms.junction.tree import JunctionTree
 from energax.data._model_files import load_tables, read_evidence
 
 
-def unpacked(path):
+def unpack(path):
+    """The text of a gzip file."""
     return gzip.decompress(path.read_bytes()).decode()
 
 
@@ -26,14 +27,14 @@ def setup(path):
 
 
 def check_problem(folder, name):
-    """log10 Z and the marginals are printed with six digits."""
+    """Compare log10 Z and the marginals with the published ones, which have six digits."""
     with jax.enable_x64(True):
         tree, tables, model = setup(folder / f"{name}.uai.gz")
-        (seen,) = read_evidence(folder / f"{name}.uai.evid", model)
-        log_z, marginals = tree.marginals(tables, hard_evidence(model.cards, seen))
+        (observed,) = read_evidence(folder / f"{name}.uai.evid", model)
+        log_z, marginals = tree.marginals(tables, hard_evidence(model.cards, observed))
         printed = float((folder / f"{name}.uai.PR").read_text().split()[1])
         assert float(log_z) / np.log(10) == pytest.approx(printed, rel=6e-6)
-        words = unpacked(folder / f"{name}.uai.MAR.gz").split()[2:]
+        words = unpack(folder / f"{name}.uai.MAR.gz").split()[2:]
         for marginal in marginals:
             wanted = [float(word) for word in words[1 : 1 + int(words[0])]]
             words = words[1 + int(words[0]) :]

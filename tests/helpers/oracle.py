@@ -1,4 +1,4 @@
-"""Brute force in NumPy: an energy that is a table, and what must be true of it."""
+"""Brute force in NumPy for energies that are tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from energax.spaces import Binary, Categorical
 
 
 class Table(Energy):
-    """e = table[index of x, index of y, …]: any energy over finite variables, knowing nothing."""
+    """e = table[index of x, index of y, …]: any energy over finite variables, without closed forms."""
 
     table: jax.Array
     variables: tuple = eqx.field(static=True)
@@ -55,17 +55,17 @@ def values(space: Any) -> np.ndarray:
 
 
 def consistent(space: Any, given: Any) -> np.ndarray:
-    """Which values of the space agree with what is given; all, if nothing is."""
+    """Which values of the space agree with the given value; all, if it is None."""
     every = values(space)
     if given is None:
         return np.ones(len(every), bool)
-    value, seen = (given.value, given.observed) if is_masked(given) else (given, True)
-    agree = (every == np.asarray(value)) | ~np.broadcast_to(np.asarray(seen), np.shape(value))
+    value, observed = (given.value, given.observed) if is_masked(given) else (given, True)
+    agree = (every == np.asarray(value)) | ~np.broadcast_to(np.asarray(observed), np.shape(value))
     return agree.reshape(len(every), -1).all(1)
 
 
 def restricted(energy: Table, given: dict[str, Any]) -> np.ndarray:
-    """exp(−e) over all joint values, zero where they disagree with what is given; float64."""
+    """exp(−e) over all joint values, zero where they disagree with the given values; float64."""
     weights = np.exp(-np.asarray(energy.table, float))
     for axis, (name, space) in enumerate(energy.variables):
         keep = consistent(space, given.get(name))
@@ -74,7 +74,7 @@ def restricted(energy: Table, given: dict[str, Any]) -> np.ndarray:
 
 
 def table_of(energy: Any) -> np.ndarray:
-    """e of every joint value of any energy over finite variables, one axis a variable."""
+    """e of every joint value of an energy over finite variables, one axis per variable."""
     spaces = energy.spaces
     shape = tuple(s.n_values for s in spaces.values())
     rows = list(itertools.product(*(range(n) for n in shape)))

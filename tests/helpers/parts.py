@@ -1,9 +1,14 @@
-"""One small example of every part of the catalog: what the contracts are tried on.
+"""One small example of every part of the catalog, for tests/test_contracts.py.
 
-A part that is new in the catalog needs one entry in a table here, and gets all of tests/test_contracts.py.
+A new part of the catalog needs one entry in the table of its kind. All else is derived from the part.
 """
 
 from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +17,9 @@ import numpy as np
 
 import energax
 from energax import Mixture, energies, infer, learn, nn, samplers
+from energax.catalog import Row
+from energax.errors import EnergaxError
+from energax.parameters import trainable_leaves
 from energax.samplers._sampler import random_value
 
 KEY = 7
@@ -33,7 +41,7 @@ def mixed_network():
     return energies.BayesianNetwork({"z": _float32([0.8, 0.2]), "x": size})
 
 
-# -- the tables: one small example of every part ---------------------------------------------------
+# -- the tables: one small example of every part, by the name of the part ---------------------------
 
 ENERGIES = {
     "Mixture": lambda: Mixture(energies.Bernoullis(jnp.array([[0.2, 0.7, 0.4], [0.9, 0.5, 0.1]]))),
@@ -99,159 +107,145 @@ OBJECTIVES = {
         lambda e, d: learn.Adversarial(nn.Generator.random(2, 2, key=1, width=5)),
     ),
 }
-# What learns each energy: so that a refusal is of the data and not of the learner.
-FITS = {
-    **dict.fromkeys(
-        (
-            "Mixture",
-            "Gaussians",
-            "Bernoullis",
-            "Centroids",
-            "MarkovChain",
-            "LinearGaussianSSM",
-            "Categoricals",
-            "Poissons",
-            "Mixtures",
-            "Product",
-            "HiddenChain",
-        ),
-        lambda: learn.EM(),
-    ),
-    **dict.fromkeys(
-        ("RBM", "BayesianNetwork", "MarkovField", "FactorGraph", "Factor", "ConditionalTable"),
-        lambda: learn.Descent(learn.NegativeLogLikelihood()),
-    ),
-    "GaussianRBM": lambda: learn.Descent(learn.ContrastiveDivergence()),
-    "Linear": lambda: learn.Descent(learn.CrossEntropy()),
-    "Scorer": lambda: learn.Descent(learn.CrossEntropy()),
-    "Decoder": lambda: learn.Descent(learn.ELBO(nn.Encoder.random(4, 2, key=1, width=5))),
-    "NeuralEnergy": lambda: learn.Descent(learn.ScoreMatching()),
-}
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceExample:
+    """A query that the method supports, and one that it rejects."""
+
+    energy: str
+    method: Callable[[], Any]
+    query: Callable[[Any, Any, Any], Any]  # (energy, given, method) → an array
+    rejected: str  # an energy
+    rejected_query: Callable[[Any, Any, Any], Any]
+    message: str  # of the error
+
+
+_log_prob = lambda energy, given, method: energax.log_prob(energy, given, method, key=KEY).value
+_log_partition = lambda energy, given, method: energax.log_partition(energy, method, key=KEY).value
+_posterior = lambda energy, given, method: energax.posterior(energy, given, method, key=KEY)
+_argmin = lambda energy, given, method: energax.argmin(energy, given, method)
+_sample = lambda energy, given, method: energax.sample(energy, 6, method=method, key=KEY)["x"]
+
+
 INFERENCES = {
-    "Exact": ("Mixture", infer.Exact, lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value),
-    "Enumeration": ("RBM", infer.Enumeration, lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value),
-    "MessagePassing": (
+    "Exact": InferenceExample(
+        "Mixture", infer.Exact, _log_prob, "RBM", _log_prob, r"Exact needs log Z.*Use Enumeration\(\)"
+    ),
+    "Enumeration": InferenceExample(
+        "RBM",
+        infer.Enumeration,
+        _log_prob,
+        "NeuralEnergy",
+        lambda e, d, m: energax.argmin(e, {}, m),
+        r"Enumeration cannot enumerate the values of 'x'.*Use LBFGS\(\)",
+    ),
+    "MessagePassing": InferenceExample(
         "MarkovField",
         infer.MessagePassing,
-        lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
-    ),
-    "VariableElimination": (
-        "MarkovField",
-        infer.VariableElimination,
-        lambda e, d, m: energax.posterior(e, d, m).joint("y"),
-    ),
-    "BeliefPropagation": (
-        "MarkovField",
-        infer.BeliefPropagation,
-        lambda e, d, m: energax.posterior(e, d, m).marginals["y"],
-    ),
-    "MeanField": (
-        "MarkovField",
-        infer.MeanField,
-        lambda e, d, m: energax.posterior(e, d, m, key=KEY).marginals["y"],
-    ),
-    "AnnealedImportance": (
-        "MarkovField",
-        lambda: infer.AnnealedImportance(16, 10),
-        lambda e, d, m: energax.log_partition(e, m, key=KEY).value,
-    ),
-    "LikelihoodWeighting": (
-        "BayesianNetwork",
-        lambda: infer.LikelihoodWeighting(100),
-        lambda e, d, m: energax.posterior(e, d, m, key=KEY)._shares()[0],
-    ),
-    "ConditionalGaussian": (
-        "BayesianNetwork with reals",
-        infer.ConditionalGaussian,
-        lambda e, d, m: energax.log_prob(e, d, m).value,
-    ),
-    "ForwardBackward": (
-        "HiddenChain",
-        infer.ForwardBackward,
-        lambda e, d, m: energax.posterior(e, d, m).marginals["z"],
-    ),
-    "Kalman": ("LinearGaussianSSM", infer.Kalman, lambda e, d, m: energax.posterior(e, d, m).mean["z"]),
-    "LBFGS": ("NeuralEnergy", infer.LBFGS, lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"]),
-    "Importance": (
-        "Decoder",
-        lambda: infer.Importance(n_samples=20),
-        lambda e, d, m: energax.log_prob(e, d, m, key=KEY).value,
-    ),
-    "Ancestral": ("Mixture", infer.Ancestral, lambda e, d, m: energax.sample(e, 5, method=m, key=KEY)["x"]),
-    "MCMC": (
+        _log_prob,
         "RBM",
-        lambda: infer.MCMC(samplers.Gibbs(), n_chains=2, warmup=5),
-        lambda e, d, m: energax.sample(e, 6, method=m, key=KEY)["x"],
-    ),
-}
-# A question that makes sense, but not for this method, and what it says to that.
-REFUSED = {
-    "Exact": ("RBM", lambda e, x, m: energax.log_prob(e, x, m), r"Exact needs log Z.*Use Enumeration\(\)"),
-    "Enumeration": (
-        "NeuralEnergy",
-        lambda e, x, m: energax.argmin(e, {}, m),
-        r"Enumeration cannot list the values of 'x'.*Use LBFGS\(\)",
-    ),
-    "MessagePassing": (
-        "RBM",
-        lambda e, x, m: energax.log_partition(e, m),
+        _log_partition,
         r"MessagePassing needs tables.*Use Enumeration\(\)",
     ),
-    **{
-        name: (
-            "RBM",
-            lambda e, x, m: energax.posterior(e, x, m, key=0),
-            rf"{name} needs {what}.*Use Exact\(\)",
-        )
-        for name, what in {
-            "BeliefPropagation": "tables",
-            "VariableElimination": "tables",
-            "MeanField": "tables",
-            "LikelihoodWeighting": "a Bayesian network",
-        }.items()
-    },
-    "AnnealedImportance": (
-        "GaussianRBM",
-        lambda e, x, m: energax.log_partition(e, m, key=0),
-        r"starts where all values are equally probable, .*'x' in Real.*Use Enumeration\(\)",
-    ),
-    "ConditionalGaussian": (
+    "VariableElimination": InferenceExample(
+        "MarkovField",
+        infer.VariableElimination,
+        lambda e, d, m: _posterior(e, d, m).joint("y"),
         "RBM",
-        lambda e, x, m: energax.log_partition(e, m),
+        _posterior,
+        r"VariableElimination needs tables.*Use Exact\(\)",
+    ),
+    "BeliefPropagation": InferenceExample(
+        "MarkovField",
+        infer.BeliefPropagation,
+        lambda e, d, m: _posterior(e, d, m).marginals["y"],
+        "RBM",
+        _posterior,
+        r"BeliefPropagation needs tables.*Use Exact\(\)",
+    ),
+    "MeanField": InferenceExample(
+        "MarkovField",
+        infer.MeanField,
+        lambda e, d, m: _posterior(e, d, m).marginals["y"],
+        "RBM",
+        _posterior,
+        r"MeanField needs tables.*Use Exact\(\)",
+    ),
+    "AnnealedImportance": InferenceExample(
+        "MarkovField",
+        lambda: infer.AnnealedImportance(16, 10),
+        _log_partition,
+        "GaussianRBM",
+        _log_partition,
+        r"starts from the uniform distribution, .*'x' in Real.*Use Enumeration\(\)",
+    ),
+    "LikelihoodWeighting": InferenceExample(
+        "BayesianNetwork",
+        lambda: infer.LikelihoodWeighting(100),
+        lambda e, d, m: _posterior(e, d, m).normalised_weights()[0],
+        "RBM",
+        _posterior,
+        r"LikelihoodWeighting needs a Bayesian network.*Use Exact\(\)",
+    ),
+    "ConditionalGaussian": InferenceExample(
+        "BayesianNetwork with reals",
+        infer.ConditionalGaussian,
+        _log_prob,
+        "RBM",
+        _log_partition,
         r"ConditionalGaussian .*Use Enumeration\(\)",
     ),
-    "ForwardBackward": (
+    "ForwardBackward": InferenceExample(
+        "HiddenChain",
+        infer.ForwardBackward,
+        lambda e, d, m: _posterior(e, d, m).marginals["z"],
         "RBM",
-        lambda e, x, m: energax.posterior(e, x, m),
+        _posterior,
         r"ForwardBackward .*Use Exact\(\)",
     ),
-    "Kalman": (
+    "Kalman": InferenceExample(
+        "LinearGaussianSSM",
+        infer.Kalman,
+        lambda e, d, m: _posterior(e, d, m).mean["z"],
         "RBM",
-        lambda e, x, m: energax.posterior(e, x, m),
+        _posterior,
         r"Kalman is for linear-Gaussian chains.*Use Exact\(\)",
     ),
-    "LBFGS": (
+    "LBFGS": InferenceExample(
+        "NeuralEnergy",
+        infer.LBFGS,
+        lambda e, d, m: energax.argmin(e, {}, m, key=KEY)["x"],
         "RBM",
-        lambda e, x, m: energax.argmin(e, x, m),
+        _argmin,
         r"LBFGS needs a real hidden variable.*Use Exact\(\)",
     ),
-    "Importance": (
+    "Importance": InferenceExample(
+        "Decoder",
+        lambda: infer.Importance(n_samples=20),
+        _log_prob,
         "RBM",
-        lambda e, x, m: energax.log_partition(e, m, key=0),
+        _log_partition,
         r"Importance needs a proposal=.*Use Enumeration\(\)",
     ),
-    "Ancestral": (
+    "Ancestral": InferenceExample(
+        "Mixture",
+        infer.Ancestral,
+        _sample,
         "RBM",
-        lambda e, x, m: energax.sample(e, 3, method=m, key=0),
+        _sample,
         r"Ancestral needs exact draws.*Use Enumeration\(\)",
     ),
-    "MCMC": (
+    "MCMC": InferenceExample(
+        "RBM",
+        lambda: infer.MCMC(samplers.Gibbs(), n_chains=2, warmup=5),
+        _sample,
         "NeuralEnergy",
-        lambda e, x, m: energax.sample(e, 3, method=m, key=0),
+        _sample,
         r"Gibbs does not fit.*conditional of 'x'.*Use Langevin\(\)",
     ),
 }
@@ -291,10 +285,43 @@ ESTIMATORS = {
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
-#: What is no table of numbers is fitted and refused in tests of its own.
-NOT_TABLES = {"CategoricalHMM", "GMMHMM", "GaussianHMM", "LinearGaussianChain", "NGramModel", "PoissonHMM"}
-#: Counted, not learned by a learner.
-COUNTED = {"NGram"}
+
+
+# -- derived from the parts ------------------------------------------------------------------------
+
+
+def takes_tables(row: Row) -> bool:
+    """Whether an estimator is fitted to a table of numbers: not to texts, and not to sequences."""
+    cls = row.load()
+    return (
+        cls().__sklearn_tags__().input_tags.two_d_array
+        and "lengths" not in inspect.signature(cls.fit).parameters
+    )
+
+
+def find_learner(energy):
+    """A learner that supports the energy; None for one without trainable parameters."""
+    if not any(jax.tree.leaves(trainable_leaves(energy))):
+        return None
+    candidates = [learn.EM] if energy.has_m_step else []
+    candidates += [
+        lambda: learn.Descent(learn.CrossEntropy()),
+        lambda: learn.Descent(learn.NegativeLogLikelihood()),
+    ]
+    candidates += [lambda: learn.Descent(learn.ScoreMatching())]
+    candidates += [lambda: learn.Descent(learn.ELBO(_encoder(energy)))]
+    for build in candidates:
+        try:
+            learner = build()
+            learner.check(energy, observed(energy))
+        except EnergaxError:
+            continue
+        return learner
+    raise AssertionError(f"no learner supports {type(energy).__name__}")
+
+
+def _encoder(energy):
+    return nn.Encoder.random(energy.spaces["x"].size, energy.spaces["z"].size, key=1, width=5)
 
 
 def in_dtype(tree, dtype):
@@ -302,7 +329,7 @@ def in_dtype(tree, dtype):
 
 
 def rows_of(energy, names=None, n=N):
-    """Some legal rows of every variable."""
+    """Some valid rows of every variable."""
     out = {}
     for i, (name, space) in enumerate(energy.spaces.items()):
         if names is None or name in names:
@@ -312,5 +339,5 @@ def rows_of(energy, names=None, n=N):
 
 
 def observed(energy):
-    """Rows of what a learner sees: everything but z."""
+    """Rows of the variables that a learner gets: all but z."""
     return rows_of(energy, [name for name in energy.spaces if name != "z"])

@@ -1,4 +1,4 @@
-"""Compositions that once answered wrongly, against tables that list everything."""
+"""Compositions that once gave wrong results, compared with tables of all joint values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROBS = np.array([[0.9, 0.5, 0.2], [0.3, 0.4, 0.6]])
 
 
 class Coin(Energy):
-    """A coin that knows its conditional, of two faces that are named apart."""
+    """Two independent coins with a closed conditional."""
 
     bias: jax.Array
 
@@ -48,7 +48,7 @@ class Coin(Energy):
 
 
 def test_a_variable_of_a_mixture_whose_component_is_not_known():
-    """p(x = 1) of two coins at 0.9 and 0.1 is what both say, weighed, and not what one says."""
+    """p(x = 1) of a mixture is the weighted mean over its components."""
     both = Mixture([Coin(jnp.array([2.0])), Coin(jnp.array([-2.0]))], weights=[0.9, 0.1])
     on = 0.9 * expit(2.0) + 0.1 * expit(-2.0)
     alone = both.over("z")
@@ -69,14 +69,14 @@ def test_components_that_are_not_normalised_weigh_what_they_sum_to():
 
 def test_a_sum_at_one_temperature_is_none_at_another():
     hot = Bernoullis(jnp.asarray(PROBS)) / 2.0
-    held, asked = posterior(hot.given(x=[np.nan, 1, 0])), posterior(hot, {"x": [np.nan, 1, 0]})
+    clamped, given = posterior(hot.given(x=[np.nan, 1, 0])), posterior(hot, {"x": [np.nan, 1, 0]})
     root = np.sqrt(PROBS)
     truth = (root[:, 0] + np.sqrt(1 - PROBS[:, 0])) * root[:, 1] * np.sqrt(1 - PROBS[:, 2])
-    for found in (held, asked):
+    for found in (clamped, given):
         assert_allclose(found.marginals["z"], truth / truth.sum(), rtol=1e-5)
 
 
-def test_what_has_underflown_is_brought_back_by_a_high_temperature():
+def test_probabilities_that_underflow_are_recovered_at_a_high_temperature():
     line = Linear(jnp.array([[200.0], [0.0]]), jnp.zeros(2))
     assert_allclose(posterior(line / 100.0, {"x": [1.0]}).marginals["y"], [expit(2), expit(-2)], rtol=1e-5)
     found = log_partition(line.given(x=[1.0]), AnnealedImportance(), key=0)
@@ -98,7 +98,7 @@ def test_a_joint_table_is_of_what_was_named():
 
 
 class Plain(RBM):
-    """Coins side by side, not yet one event: as a conditional is easily written."""
+    """An RBM whose conditional is a batch of Bernoullis, without `to_event`."""
 
     def conditional(self, name, **given):
         field = (
@@ -141,8 +141,8 @@ def test_a_proposal_of_another_shape_or_kind_is_refused(energy, proposal):
 
 def test_masks_of_names_and_of_whole_numbers():
     states = Categorical(2, labels=("n", "y"))
-    held = states.check(np.ma.array(["n", "n", "y"], mask=[0, 1, 0]))
-    assert held.observed.tolist() == [True, False, True]
+    checked = states.check(np.ma.array(["n", "n", "y"], mask=[0, 1, 0]))
+    assert checked.observed.tolist() == [True, False, True]
     rbm = RBM(jnp.ones((2, 1)), jnp.array([1.0, 2.0]), jnp.zeros(1))
     value = np.array([1.0, 0.0])
     by_number, by_truth = (
@@ -152,7 +152,7 @@ def test_masks_of_names_and_of_whole_numbers():
 
 
 class Given(Energy):
-    """y and w, given x: nothing is said of x."""
+    """A model of y and w given x."""
 
     inputs = frozenset({"x"})
 
@@ -171,7 +171,7 @@ def test_an_input_is_given_wherever_it_stands():
     assert_allclose(float(among_data), np.log(expit(-2.0)), rtol=1e-5)
     with pytest.raises(BadInput, match=r"missing values in \['x'\]"):
         energy.given(x=[np.nan, 1.0])
-    with pytest.raises(BadInput, match=r"over: found \['x'\], of which Given says nothing"):
+    with pytest.raises(BadInput, match=r"over: found \['x'\], inputs of Given"):
         energy.over("x")
 
 
@@ -200,7 +200,7 @@ def test_a_temperature_is_a_number():
 
 
 class Same(Energy):
-    """y is x, and x may be what y cannot be."""
+    """y equals x; x = 2 has probability zero."""
 
     @property
     def spaces(self):
@@ -210,7 +210,7 @@ class Same(Energy):
         return jnp.where(x == y, 0.5 * y, jnp.inf)
 
 
-def test_what_cannot_be_has_no_posterior():
+def test_evidence_of_probability_zero_raises():
     rows = {"x": [0, 2]}
     for ask in (
         lambda: posterior(Same(), rows).marginals,

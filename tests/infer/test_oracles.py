@@ -8,17 +8,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from energax import argmin, finite, log_partition, log_prob, posterior, sample
+from energax import argmin, log_partition, log_prob, posterior, sample
+from energax._util import sizes
 from energax.errors import Unsuitable
-from energax.infer import Enumeration
-from energax.infer import _query as _question
+from energax.infer import Enumeration, _map_rows
 from energax.missing import Masked
 
 cases = draws_of(structure=st.sampled_from([0, 1]), seed=st.integers(0, 10_000))
 
 
-def questions(oracle, energy, rng):
-    """Nothing given; rows of one variable; rows of it with holes; two variables, one with holes."""
+def queries(oracle, energy, rng):
+    """Queries: nothing given; rows of x; rows of x with missing values; these and rows of z."""
     x = oracle.random_given(energy, ["x"], rng, 5)["x"]
     holes = oracle.masked(x, rng)
     z = oracle.random_given(energy, ["z"], rng, 5)["z"]
@@ -38,7 +38,7 @@ def test_log_prob_and_partition(oracle, structure, seed):
     z = log_partition(energy)
     assert z.kind == "exact" and z.method == "enumeration"
     np.testing.assert_allclose(z.value, np.log(total), rtol=1e-5)
-    for given in questions(oracle, energy, rng)[1:]:
+    for given in queries(oracle, energy, rng)[1:]:
         got = log_prob(energy, given)
         truth = [np.log(oracle.restricted(energy, row_of(given, i)).sum() / total) for i in range(5)]
         np.testing.assert_allclose(got.value, truth, rtol=1e-4, atol=2e-5)
@@ -57,7 +57,7 @@ def test_posterior(oracle, structure, seed):
     """Coordinate marginals, means, joint tables and log p(given)."""
     energy, rng = oracle.random_table(structure, seed), np.random.default_rng(seed)
     names, total = list(energy.spaces), oracle.restricted(energy, {}).sum()
-    for given in questions(oracle, energy, rng):
+    for given in queries(oracle, energy, rng):
         post = posterior(energy, given)
         assert post.kind == "exact"
         n = 5 if given else 1
@@ -87,7 +87,7 @@ def test_posterior(oracle, structure, seed):
 @settings(max_examples=8)
 def test_argmin(oracle, structure, seed):
     energy, rng = oracle.random_table(structure, seed), np.random.default_rng(seed)
-    for given in questions(oracle, energy, rng):
+    for given in queries(oracle, energy, rng):
         best = argmin(energy, given)
         assert best.method == "enumeration"
         for i in range(5 if given else 1):
@@ -102,7 +102,7 @@ def test_argmin(oracle, structure, seed):
 
 
 def test_small_chunks_change_nothing(oracle, monkeypatch):
-    """Chunks of joint values and of rows, both smaller than what there is and not dividing it."""
+    """Chunks of joint values and of rows that do not divide their numbers."""
     energy, rng = oracle.random_table(0, 11), np.random.default_rng(3)
     given = {"x": oracle.masked(oracle.random_given(energy, ["x"], rng, 11)["x"], rng)}
 
@@ -112,8 +112,8 @@ def test_small_chunks_change_nothing(oracle, monkeypatch):
         return log_prob(energy, given).value, post.marginals, post.joint("x", "z"), best["x"], best.energy
 
     whole = everything()
-    monkeypatch.setattr(finite, "_CHUNK", 5)
-    monkeypatch.setattr(_question, "_BUDGET", 100)
+    monkeypatch.setattr(sizes, "JOINT_VALUES", sizes.Limit(5, 5))
+    monkeypatch.setattr(_map_rows, "QUERY_NUMBERS", sizes.Limit(100, 100))
     for a, b in zip(whole, everything(), strict=True):
         if isinstance(a, dict):
             a, b = np.concatenate([a[k].ravel() for k in a]), np.concatenate([b[k].ravel() for k in a])
@@ -131,18 +131,18 @@ def test_few_missing_of_many_coordinates(oracle):
     x[[3, 7, 20]] = np.nan
     post = posterior(rbm, {"x": x})
     assert plan("posterior", rbm, {"x": x}).cost.joint_values == 32
-    seen = ~np.isnan(x)
-    np.testing.assert_allclose(post.mean["x"][seen], x[seen], atol=1e-6)
+    observed = ~np.isnan(x)
+    np.testing.assert_allclose(post.mean["x"][observed], x[observed], atol=1e-6)
     z = oracle.values(rbm.spaces["z"])
     field = z @ np.asarray(rbm.weight, float).T
-    log_w = field[:, seen] @ x[seen] + np.logaddexp(0, field[:, ~seen]).sum(1)
+    log_w = field[:, observed] @ x[observed] + np.logaddexp(0, field[:, ~observed]).sum(1)
     w = np.exp(log_w - log_w.max())
-    on = 1 / (1 + np.exp(-field[:, ~seen]))
-    np.testing.assert_allclose(post.mean["x"][~seen], w @ on / w.sum(), atol=1e-5)
+    on = 1 / (1 + np.exp(-field[:, ~observed]))
+    np.testing.assert_allclose(post.mean["x"][~observed], w @ on / w.sum(), atol=1e-5)
 
 
 def test_sample_frequencies(oracle):
-    """Exact draws given rows with holes follow p(hidden | row): χ² at false-alarm rate 1e-3 a row."""
+    """Exact draws given rows with missing values follow p(hidden | row): χ² at 1e-3 per row."""
     energy, rng = oracle.random_table(0, 5, 1.0), np.random.default_rng(1)
     x = oracle.masked(oracle.random_given(energy, ["x"], rng, 3)["x"], rng)
     drawn = sample(energy, 3000, {"x": x}, key=0)
@@ -150,9 +150,9 @@ def test_sample_frequencies(oracle):
     for i in range(3):
         weights = oracle.restricted(energy, row_of({"x": x}, i)).reshape(-1)
         index = (drawn["x"][:, i] @ [4, 2, 1]).astype(int) * 3 + drawn["z"][:, i].astype(int)
-        seen, expected = np.bincount(index, minlength=24), 3000 * weights / weights.sum()
-        assert (seen[expected == 0] == 0).all()
-        assert stats.chisquare(seen[expected > 0], expected[expected > 0]).pvalue > 1e-3
+        observed, expected = np.bincount(index, minlength=24), 3000 * weights / weights.sum()
+        assert (observed[expected == 0] == 0).all()
+        assert stats.chisquare(observed[expected > 0], expected[expected > 0]).pvalue > 1e-3
 
 
 def test_enumeration_keeps_its_limit(oracle):

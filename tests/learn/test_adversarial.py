@@ -1,4 +1,4 @@
-"""Adversarial learning: each player has its own gradient, and the generator finds the data."""
+"""Adversarial learning: separate gradients of energy and generator, and draws that resemble the data."""
 
 import equinox as eqx
 import jax
@@ -106,14 +106,14 @@ def test_refusals():
         Adversarial(generator).check(RBM.random(2, 2, key=0), {"x": x})
     with pytest.raises(Unsuitable, match="generator"):
         Adversarial(None).check(energy, {"x": x})
-    with pytest.raises(Unsuitable, match="outputs"):
+    with pytest.raises(Unsuitable, match="one output per feature"):
         Adversarial(Generator.random(2, 5, key=0)).check(energy, {"x": x})
     with pytest.raises(Unsuitable, match="missing"):
         Adversarial(generator).check(energy, {"x": Masked(x, x > 0)})
 
 
 def test_the_discrepancy_by_hand():
-    """Against all differences written out, in float64, far from the origin and with weights."""
+    """Against the explicit differences of all pairs in float64, far from the origin and with weights."""
     rng = np.random.default_rng(0)
     a, b, w = 1e3 + rng.normal(size=(6, 3)), 1e3 + rng.normal(size=(7, 3)), rng.random(7)
     far = lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1)
@@ -128,7 +128,7 @@ def test_the_discrepancy_by_hand():
 
 
 def test_many_rows_are_compared_by_some():
-    """The table of all pairs stays at 2048 rows, and holds none of a difference of every pair."""
+    """The matrix of all pairs has at most 2048 rows, and no array holds the differences of all pairs."""
     big = 5000
     energy, generator = players()
     batch = Batch({"x": jax.random.normal(jax.random.key(0), (big, 2))}, jnp.ones(big))

@@ -1,4 +1,4 @@
-"""Contrastive divergence: what is held, what is carried, what is refused."""
+"""Contrastive divergence: fixed values, persistent chains and incompatible energies."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def test_persistent_chains_go_on():
 
 
 def test_persistent_chains_keep_what_is_hidden():
-    """z is x: a chain that draws x first goes to where its own hidden unit was."""
+    """z equals x: a chain that draws x first moves to its own previous hidden unit."""
     same = RBM(jnp.array([[80.0]]), jnp.array([-40.0]), jnp.array([-40.0]))
     batch = Batch({"x": jnp.zeros((4, 1))}, jnp.ones(4))
     objective = ContrastiveDivergence(1, persistent=True, sampler=Gibbs(("x", "z")))
@@ -46,12 +46,12 @@ def test_persistent_chains_keep_what_is_hidden():
 
 def test_chains_from_the_data_do_not_draw_the_data_first():
     objective = ContrastiveDivergence(1, sampler=Gibbs(("x", "z")))
-    with pytest.raises(Unsuitable, match="begins with 'x', and would forget the data"):
+    with pytest.raises(Unsuitable, match="draws 'x' first, which overwrites the data"):
         objective.check(RBM.random(2, 2, key=0), {"x": np.zeros((3, 2))})
 
 
 class HiddenFirst(Energy):
-    """z is x, as above, with the hidden variable named first."""
+    """z equals x, as above, with the hidden variable named first."""
 
     @property
     def spaces(self):
@@ -62,7 +62,7 @@ class HiddenFirst(Energy):
 
 
 def test_chains_from_the_data_keep_them_in_whatever_order_variables_are_named():
-    """One sweep that draws x first would go to where the hidden unit began: anywhere."""
+    """One sweep that draws x first would move x to the random first value of the hidden unit."""
     energy, x = HiddenFirst(), jnp.array([[0.0], [1.0]] * 20)
     data = {"x": x}
     ContrastiveDivergence(1).check(energy, data)
@@ -70,13 +70,13 @@ def test_chains_from_the_data_keep_them_in_whatever_order_variables_are_named():
     assert sampler.order == ("z", "x") and default_sampler(energy, {"z": x}).order is None
     drawn = sampler.advance(energy, data, 1, jax.random.key(0))
     assert (drawn["x"] == x).all()
-    with pytest.raises(Unsuitable, match="begins with 'x', and would forget the data"):
+    with pytest.raises(Unsuitable, match="draws 'x' first, which overwrites the data"):
         ContrastiveDivergence(1, sampler=Gibbs()).check(energy, data)
     ContrastiveDivergence(1, persistent=True, sampler=Gibbs()).check(energy, data)
 
 
 def test_chains_from_the_data_carry_their_weights():
-    """A padded row is in neither phase: the loss does not depend on what it holds."""
+    """A row of weight 0 is in neither phase: the loss does not depend on its values."""
     rbm, key = RBM.random(4, 3, key=0, scale=1.0), jax.random.key(1)
     weight = jnp.array([1.0, 1.0, 0.0])
     losses = []
@@ -87,21 +87,21 @@ def test_chains_from_the_data_carry_their_weights():
 
 
 def test_missing_values_are_drawn_with_the_known_held():
-    """A strong pair: the hidden twin of a known one is drawn as one."""
+    """Two coordinates that are equal: the missing one is drawn equal to the observed one."""
     rbm = RBM(jnp.array([[40.0], [40.0]]), jnp.full(2, -20.0), jnp.array([-40.0]))  # both or none
     x = Masked(jnp.array([[1.0, 0.0]]), jnp.array([[True, False]]))
     objective = ContrastiveDivergence(1)
-    completed = objective._completed(rbm, Batch({"x": x}, jnp.ones(1)), jax.random.key(0))
+    completed = objective._complete(rbm, Batch({"x": x}, jnp.ones(1)), jax.random.key(0))
     assert completed["x"][0, 0] == 1
     twin = [
-        float(objective._completed(rbm, Batch({"x": x}, jnp.ones(1)), jax.random.key(i))["x"][0, 1])
+        float(objective._complete(rbm, Batch({"x": x}, jnp.ones(1)), jax.random.key(i))["x"][0, 1])
         for i in range(10)
     ]
     assert np.mean(twin) > 0.5
 
 
 class Counts(Energy):
-    """A Poisson by its energy alone: no gradient, no end of values, no conditional."""
+    """A Poisson energy without a conditional; its values are infinitely many and have no gradient."""
 
     rate: jax.Array
 
@@ -114,7 +114,7 @@ class Counts(Energy):
 
 
 class Poissons(Counts):
-    """The same, which knows that its one variable is a Poisson."""
+    """The same with a conditional."""
 
     def conditional(self, name, **given):
         from numpyro.distributions import Poisson
@@ -124,7 +124,7 @@ class Poissons(Counts):
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_counts_that_know_their_conditional(persistent):
-    """Their draws are independent of where the chain began: the rate becomes the mean, within 5 errors."""
+    """Draws are independent of the start: the rate becomes the mean, within 5 standard errors."""
     n = np.random.default_rng(0).poisson(3.0, 400)
     learner = Descent(ContrastiveDivergence(persistent=persistent), optax.adam(0.05))
     rate = fit(Poissons(jnp.array(1.0)), {"x": n}, learner, key=0, epochs=300).energy.rate
@@ -134,11 +134,11 @@ def test_counts_that_know_their_conditional(persistent):
 def test_refusals():
     with pytest.raises(Unsuitable, match="Langevin"):
         ContrastiveDivergence(sampler=Gibbs()).check(NeuralEnergy.random(2, key=0), {"x": np.zeros((2, 2))})
-    with pytest.raises(Unsuitable, match=r"No sampler suits Counts.*Give the energy `conditional`"):
+    with pytest.raises(Unsuitable, match=r"No sampler supports Counts.*Give the energy `conditional`"):
         ContrastiveDivergence().check(Counts(jnp.array(1.0)), {"x": np.zeros(2, int)})
     with pytest.raises(Unsuitable, match=r"Gibbs needs.*Give the energy `conditional`"):
         ContrastiveDivergence(sampler=Gibbs()).check(Counts(jnp.array(1.0)), {"x": np.zeros(2, int)})
-    with pytest.raises(Unsuitable, match=r"nothing of how \['x'\] are distributed.*CrossEntropy"):
+    with pytest.raises(Unsuitable, match=r"does not model \['x'\].*CrossEntropy"):
         ContrastiveDivergence().check(
             Linear.random(2, 3, key=0), {"x": np.zeros((2, 2)), "y": np.zeros(2, int)}
         )
@@ -164,7 +164,7 @@ def test_persistent_chains_do_not_begin_at_padding():
 
 
 class Exponential(Energy):
-    """e(x) = λx on (0, ∞): log Z = −log λ, but nobody told it."""
+    """e(x) = λx on (0, ∞), without its log Z = −log λ."""
 
     rate: jax.Array = parameter(Positive())
 
@@ -177,9 +177,9 @@ class Exponential(Energy):
 
 
 def test_without_a_sampler_one_that_suits_is_taken():
-    """What the likelihood's refusal recommends works as it stands, on a half line too: λ → 1 / mean.
+    """The alternative that NegativeLogLikelihood suggests works, also on a half line: λ → 1 / mean.
 
-    It begins at four times that. Of six keys the error had a standard deviation of 0.05, that of the
+    It starts at four times that. Over six keys the error had a standard deviation of 0.05, from the
     short chains; 0.2 is four of these.
     """
     x = np.random.default_rng(0).exponential(2.0, (1000, 1)).astype(np.float32)
@@ -193,7 +193,7 @@ def test_without_a_sampler_one_that_suits_is_taken():
 
 @pytest.mark.parametrize("mean", [-1.0, 1.0])
 def test_langevin_chains_teach_a_network(mean):
-    """The lowest energy goes to the side of zero where the rows of a normal are."""
+    """The energy is lower on the side of zero where the rows of a normal are."""
     x = (mean + 0.3 * np.random.default_rng(0).normal(size=(64, 1))).astype(np.float32)
     energy = NeuralEnergy.random(1, key=0, width=8, depth=1)
     objective = ContrastiveDivergence(5, sampler=Langevin(0.05))

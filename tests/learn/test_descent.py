@@ -1,4 +1,4 @@
-"""Descent: the steps of its optimizer in ℝⁿ, and nothing kept twice."""
+"""Descent: the steps of its optimizer in ℝⁿ, and no second copy of unconstrained parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from energax import BadInput, fit
 from energax.batch import Batch
 from energax.energies import GaussianRBM
 from energax.learn import Descent, NegativeLogLikelihood
-from energax.parameters import constrained, trainable, unconstrained
+from energax.parameters import constrain, trainable_leaves, unconstrain
 
 LEARNER = Descent(NegativeLogLikelihood(), optax.adam(0.05))
 
@@ -21,12 +21,12 @@ def rows() -> np.ndarray:
 
 
 def test_the_steps_are_those_of_the_optimizer_on_unconstrained_parameters(rows):
-    """Thirty steps by hand: σ moves as log σ, all else as it is."""
+    """Against thirty explicit steps: σ is updated as log σ, all other parameters directly."""
     machine = GaussianRBM.random(3, 2, key=0, spread=0.3)
     done = fit(machine, {"x": rows}, LEARNER, key=0, epochs=30)
 
     def loss(free):
-        energy = constrained(free)
+        energy = constrain(free)
         return jax.vmap(lambda x: energy.free_energy(x=x))(rows).mean() + energy.log_partition()
 
     @jax.jit
@@ -35,21 +35,21 @@ def test_the_steps_are_those_of_the_optimizer_on_unconstrained_parameters(rows):
         updates, moments = LEARNER.optimizer.update(slope, moments, free)
         return optax.apply_updates(free, updates), moments, value
 
-    free = unconstrained(machine)
+    free = unconstrain(machine)
     moments, losses = LEARNER.optimizer.init(free), []
     for _ in range(30):
         free, moments, value = step(free, moments)
         losses.append(value)
     np.testing.assert_allclose(done.history["objective"], losses, rtol=2e-5)
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6), done.energy, constrained(free)
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6), done.energy, constrain(free)
     )
 
 
 @pytest.mark.parametrize(("freeze", "kept"), [(None, 1), ("weight", 1), ("scale", 0)])
-def test_only_what_a_bijection_bends_is_kept_beside_the_energy(rows, freeze, kept):
+def test_only_constrained_parameters_are_stored_in_the_state(rows, freeze, kept):
     machine = GaussianRBM.random(3, 2, key=0)
-    moves = trainable(machine, freeze)
+    moves = trainable_leaves(machine, freeze)
     batch = Batch({"x": jnp.asarray(rows)}, jnp.ones(len(rows)))
     state = LEARNER.init(machine, batch, jax.random.key(0), moves)
     _, after, _ = LEARNER.step(machine, state, batch, jax.random.key(1), moves)

@@ -1,4 +1,4 @@
-"""Noise-contrastive estimation: right at the truth, whatever the noise."""
+"""Noise-contrastive estimation: stationary at the true parameters, for any noise."""
 
 import equinox as eqx
 import jax
@@ -81,7 +81,7 @@ def test_matched_noise_has_the_moments_of_the_data():
 
 
 class Anywhere(Energy):
-    """Nothing but a variable somewhere."""
+    """An energy over one variable in a given space."""
 
     space: Space = eqx.field(static=True)
 
@@ -95,7 +95,7 @@ class Anywhere(Energy):
 
 @pytest.mark.parametrize("space", [Positive(), Positive(2), Interval(-1, 3, 2)], ids=repr)
 def test_matched_noise_in_other_spaces_is_a_density_near_the_data(space):
-    """Matched in ℝⁿ: there the noise has the data's moments, and here it integrates to one."""
+    """Matched in ℝⁿ: there the noise has the moments of the data; in its space it integrates to one."""
     rng = np.random.default_rng(0)
     x = np.asarray(space.bijection(rng.normal(0.3, 0.7, (500, *space.shape))))
     noise = NoiseContrastive.matched(Anywhere(space), {"x": x}).noise
@@ -118,9 +118,9 @@ def test_matched_noise_on_a_simplex():
     objective = NoiseContrastive.matched(Anywhere(Simplex(3)), {"x": x})
     draws = np.asarray(objective.noise.sample(jax.random.key(0), (4000,)))
     Simplex(3).check(draws)
-    # A normal in ℝⁿ is not a Dirichlet, and its mean is near, not the same.
+    # A normal in ℝⁿ is not a Dirichlet, so the means are only close.
     np.testing.assert_allclose(draws.mean(0), x.mean(0), atol=0.03)
-    # A density over the first two coordinates, the third being what is left.
+    # A density over the first two coordinates; the third is one minus their sum.
     axis = (np.arange(300, dtype=np.float32) + 0.5) / 300
     first, second = (a.ravel() for a in np.meshgrid(axis, axis))
     inside = first + second < 1 - 1e-6
@@ -145,7 +145,7 @@ class Exponential(Energy):
 
 
 def test_matched_noise_teaches_on_the_half_line():
-    """λ → 1 / mean and c → −log λ. Of five keys the errors were at most 0.006 and 0.002."""
+    """λ → 1 / mean and c → −log λ. Over five keys the errors were at most 0.006 and 0.002."""
     x = np.random.default_rng(0).exponential(2.0, (1000, 1)).astype(np.float32)
     start = Exponential(jnp.array(2.0))
     steps = optax.adam(optax.cosine_decay_schedule(0.05, 400))
@@ -179,7 +179,7 @@ def test_refusals():
         NoiseContrastive(Normal(0.0, 1.0), k=0)
 
 
-def test_what_is_only_ever_given_is_not_told_from_noise():
+def test_inputs_are_rejected():
     line = Linear(jnp.zeros((2, 3)), jnp.zeros(2))
-    with pytest.raises(Unsuitable, match=r"Linear says nothing of how \['x'\] are distributed"):
+    with pytest.raises(Unsuitable, match=r"Linear does not model \['x'\]"):
         NoiseContrastive(Normal(jnp.zeros(3), 1.0).to_event(1)).check(line, {"x": np.zeros((4, 3))})

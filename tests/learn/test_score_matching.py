@@ -1,4 +1,4 @@
-"""Score matching: the closed form on a Gaussian, and each way equal to the others where it should be."""
+"""Score matching: the closed form on a Gaussian, and the agreement of its three methods."""
 
 import equinox as eqx
 import jax
@@ -144,13 +144,13 @@ def test_refusals(rows):
 
 
 def test_what_is_only_ever_given_has_no_score():
-    """A classifier says nothing of x; of a curve y given x, y may be learned and x may not."""
+    """A classifier does not model x; of an energy of y given x, y can be learned and x cannot."""
     line, data = Linear(jnp.zeros((2, 3)), jnp.zeros(2)), {"x": np.zeros((4, 3)), "y": np.zeros(4, int)}
-    with pytest.raises(Unsuitable, match="how 'x' is distributed, and Linear says nothing of that"):
+    with pytest.raises(Unsuitable, match="distribution of 'x', but Linear does not model it"):
         ScoreMatching().check(line, data)
     curve = {"x": np.zeros((4, 1)), "y": np.zeros((4, 1))}
     ScoreMatching(variable="y").check(Curve(jnp.ones(())), curve)
-    with pytest.raises(Unsuitable, match="how 'x' is distributed"):
+    with pytest.raises(Unsuitable, match="distribution of 'x'"):
         ScoreMatching().check(Curve(jnp.ones(())), curve)
 
 

@@ -1,4 +1,4 @@
-"""Losses on the energies of all answers: their limits, their gradients, their refusals."""
+"""Supervised losses: limits, gradients and incompatible energies."""
 
 import equinox as eqx
 import jax
@@ -40,7 +40,7 @@ def test_cross_entropy_and_margin_are_those_of_scikit_learn(case):
 
 
 def test_the_limits(case):
-    """β → ∞ is the perceptron, from above by at most log(k) / β; so is a margin of 0."""
+    """β → ∞ is the perceptron, exceeded by at most log(k) / β; a margin of 0 is the perceptron too."""
     energy, batch = case
     limit = value(Perceptron(), energy, batch)
     for beta in (1.0, 10.0, 1000.0):
@@ -83,7 +83,7 @@ def test_l2_counts_weights_and_not_biases(case):
 
 
 def test_any_finite_target_of_any_energy():
-    """−log p(z | x) of an RBM, whose answers are vectors of bits."""
+    """−log p(z | x) of an RBM, whose targets are vectors of bits."""
     rbm = RBM.random(3, 2, key=0, scale=1.0)
     x, z = jnp.array([[1.0, 0.0, 1.0]]), jnp.array([[0.0, 1.0]])
     found = value(CrossEntropy(target="z"), rbm, Batch({"x": x, "z": z}, jnp.ones(1)))

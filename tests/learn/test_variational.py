@@ -91,7 +91,7 @@ def test_gumbel_softmax_tends_to_the_elbo():
 
 
 def test_missing_coordinates_are_bounded_by_what_is_seen():
-    """With half a row hidden the bound is one on log p of the other half."""
+    """With missing coordinates the bound is on log p of the observed ones."""
     seen = jnp.array([True, True, False])
     rows = Masked(ROWS, jnp.tile(seen, (3, 1)))
     covariance = (WEIGHT @ WEIGHT.T + SIGMA**2 * jnp.eye(3))[:2, :2]
@@ -140,7 +140,7 @@ def test_refusals():
 
 @pytest.mark.parametrize("estimator", [GumbelSoftmax(), ScoreFunction()], ids=["gumbel", "scores"])
 def test_a_discrete_cause_is_found(estimator):
-    """Two patterns, one hidden choice: the exact likelihood comes near the entropy log 2."""
+    """Two patterns, one hidden bit: the exact log-likelihood is close to −log 2, the negative entropy."""
     import optax
 
     X = np.tile([[1.0, 1, 0, 0], [0, 0, 1, 1]], (32, 1)).astype(np.float32)

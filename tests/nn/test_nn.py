@@ -1,4 +1,4 @@
-"""Blocks: new starts that keep the shapes and the scale, encoders of the right form."""
+"""Networks: reinitialisation keeps shapes and scales; encoders return the right distributions."""
 
 import equinox as eqx
 import jax

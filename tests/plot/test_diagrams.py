@@ -1,4 +1,4 @@
-"""Graphs on paper: every edge is there, bars are as long as probabilities, nothing lies on anything else."""
+"""Plots of graphs: all edges are drawn, bars are proportional to probabilities, boxes do not overlap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from energax import graph as structure
 from energax.errors import BadInput
 from energax.plot import junction_tree, network, transitions
 from energax.plot._force_layout import force_layout
-from energax.plot._layered_layout import _crossings, layered
+from energax.plot._layered_layout import _crossings, layered_layout
 
 ALARM = nx.DiGraph(
     [("burglary", "alarm"), ("earthquake", "alarm"), ("alarm", "JohnCalls"), ("alarm", "MaryCalls")]
@@ -56,9 +56,9 @@ def touching(plan, sizes, gap: float = 0.0) -> list:
 
 
 @given(boxed_dags())
-def test_layers_keep_boxes_apart_and_arrows_beside_them(problem):
+def test_layered_layout_keeps_boxes_apart_and_arrows_beside_them(problem):
     graph, sizes = problem
-    plan = layered(graph, sizes)
+    plan = layered_layout(graph, sizes)
     assert not touching(plan, sizes, gap=0.1)
     assert set(plan.routes) == set(graph.edges)
     for node, (x, y) in plan.centres.items():
@@ -80,7 +80,7 @@ def test_layers_keep_boxes_apart_and_arrows_beside_them(problem):
 
 
 @given(boxed_dags(10))
-def test_springs_keep_boxes_apart(problem):
+def test_force_layout_keeps_boxes_apart(problem):
     graph, sizes = problem[0].to_undirected(), problem[1]
     plan = force_layout(graph, sizes)
     assert not touching(plan, sizes, gap=0.05)
@@ -96,7 +96,7 @@ def test_trees_are_drawn_without_crossings():
         shuffled = nx.DiGraph()
         shuffled.add_nodes_from(np.random.default_rng(seed).permutation(25).tolist())
         shuffled.add_edges_from(tree.edges)
-        plan = layered(shuffled, dict.fromkeys(tree, (1.0, 0.5)))
+        plan = layered_layout(shuffled, dict.fromkeys(tree, (1.0, 0.5)))
         rows: dict = {}
         for node, (x, y) in plan.centres.items():
             rows.setdefault(-round(y, 6), []).append((x, node))
@@ -116,7 +116,7 @@ def gids(ax, kind=object) -> dict:
 
 
 def inside(ax, name: str) -> list[str]:
-    """The texts that lie wholly within a box."""
+    """The texts that are entirely within a box."""
     renderer = ax.figure.canvas.get_renderer()
     box = gids(ax)[name].get_window_extent(renderer).padded(1)
     found = []
@@ -159,7 +159,7 @@ def test_a_network_shows_its_marginals():
         assert min(head.get_extents().size) > 3  # pixels
     assert inside(ax, "burglary") == ["burglary", "no", "72%", "yes", "28%"]
     assert inside(ax, "earthquake") == ["earthquake", "0", ">99%", "1", "<1%"]
-    # Evidence is told by more than colour.
+    # Evidence is marked by line width and not by colour alone.
     assert gids(ax)["JohnCalls"].get_linewidth() > gids(ax)["alarm"].get_linewidth()
 
 
@@ -175,7 +175,7 @@ def test_every_text_of_a_large_network_stays_in_its_box():
         assert len(inside(ax, node)) == 7
 
 
-def test_many_states_are_gathered():
+def test_rare_states_share_a_bar():
     p = np.arange(1, 13) / 78
     ax = network(nx.empty_graph(["die"], create_using=nx.DiGraph), {"die": p}, most_states=4)
     bars = gids(ax, Rectangle)
@@ -209,7 +209,7 @@ class Answer:
     marginals = {"alarm": [0.5, 0.5]}
 
 
-def test_models_and_posteriors_will_do():
+def test_models_and_posteriors_are_accepted():
     ax = network(Model(), Answer(), {"JohnCalls": 1})
     assert {"alarm = no", "alarm = yes"} <= set(gids(ax))
     assert inside(ax, "JohnCalls") == ["JohnCalls", "no", "0%", "yes", "100%"]
@@ -284,7 +284,7 @@ def test_labels_of_transitions_do_not_cover_each_other(k):
 
 
 @pytest.mark.parametrize(
-    ("ask", "sentence"),
+    ("plot", "message"),
     [
         (lambda: network("alarm"), "a networkx graph"),
         (lambda: network(nx.DiGraph()), "at least one node"),
@@ -304,7 +304,7 @@ def test_labels_of_transitions_do_not_cover_each_other(k):
         (lambda: transitions([[np.nan]]), "row 0"),
     ],
 )
-def test_bad_input_is_refused_before_a_figure_is_opened(ask, sentence):
-    with pytest.raises(BadInput, match=sentence):
-        ask()
+def test_bad_input_raises_before_a_figure_is_opened(plot, message):
+    with pytest.raises(BadInput, match=message):
+        plot()
     assert plt.get_fignums() == []

@@ -1,4 +1,4 @@
-"""Sequences on paper: bands where the states are, areas as high as probabilities."""
+"""Plots of sequences: bands where the states are, areas as high as probabilities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def posterior_axes(ax):
 
 
 def covered(band, steps: int) -> np.ndarray:
-    """The steps whose middle lies in a band."""
+    """The steps whose centre lies in a band."""
     spans = [(p.vertices[:, 0].min(), p.vertices[:, 0].max()) for p in band.get_paths()]
     return np.array([any(a < t < b for a, b in spans) for t in range(steps)])
 
@@ -157,7 +157,7 @@ STEPS = np.zeros(3)
         (lambda: decoded([0, 1, 2], [0, 1, 0], symbols=["a", "b"]), "numbers of the 2 symbols"),
         (lambda: decoded(["a", "b", "c"], [0, 1, 0], symbols=["a", "b"]), "'c'"),
         (lambda: decoded(np.zeros((3, 2, 2)), [0, 1, 0]), "one observation"),
-        (lambda: decoded(np.zeros(3, complex), [0, 1, 0]), "one symbol a step"),
+        (lambda: decoded(np.zeros(3, complex), [0, 1, 0]), "one symbol per step"),
         (lambda: forecast([[1.0]], [0.0], [2.0]), "one series at a time"),
         (lambda: forecast(STEPS, [0.0], STEPS), "lower: found shape"),
         (lambda: forecast(STEPS, STEPS, [STEPS, STEPS]), "upper: found shape"),

@@ -1,4 +1,4 @@
-"""A verdict on draws cannot lie: each kind of trouble is seen, and none is invented."""
+"""The verdict on draws reports each kind of problem, and none for good draws."""
 
 import numpy as np
 import pytest
@@ -14,28 +14,28 @@ def chains(values, **kwargs):
 
 def test_good_chains():
     draws = chains(rng.normal(size=(4, 500, 2)))
-    assert draws.trusted and draws.verdict.startswith("no sign of trouble") and (draws.rhat < 1.01).all()
+    assert draws.trusted and draws.verdict.startswith("no problem found") and (draws.rhat < 1.01).all()
     assert draws.n == 2000 and draws["x"].shape == (2000, 2)
     np.testing.assert_array_equal(draws.values["x"][:500], draws.chains["x"][0])
 
 
 @pytest.mark.parametrize(
-    ("values", "kwargs", "sentence"),
+    ("values", "kwargs", "message"),
     [
         (rng.normal(size=(4, 500)) + 3 * np.arange(4)[:, None], {}, "the chains disagree"),
         (np.cumsum(rng.normal(size=(4, 500)), 1), {}, "the chains disagree"),
         (np.repeat(rng.normal(size=(4, 20)), 25, axis=1), {}, "fewer than 100 effective draws"),
         (rng.normal(size=(1, 500)), {}, "one chain cannot be compared"),
         (rng.normal(size=(4, 3)), {}, "too few draws"),
-        (np.ones((4, 500)), {}, "nothing ever changed"),
+        (np.ones((4, 500)), {}, "all draws are the same"),
         (np.where(np.arange(500) == 7, np.inf, rng.normal(size=(4, 500))), {}, "diverged"),
         (rng.normal(size=(4, 500)), {"info": {"divergent": np.eye(4, 500) > 0}}, "4 moves diverged"),
         (rng.normal(size=(4, 500)), {"info": {"acceptance": np.full((4, 500), 0.01)}}, "1.0% of the moves"),
     ],
 )
-def test_trouble_is_seen(values, kwargs, sentence):
+def test_trouble_is_seen(values, kwargs, message):
     draws = chains(values, **kwargs)
-    assert sentence in draws.verdict and not draws.trusted
+    assert message in draws.verdict and not draws.trusted
 
 
 def test_what_was_given_is_not_judged():

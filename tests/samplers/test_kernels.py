@@ -1,4 +1,4 @@
-"""Kernels: what is held stays, what is unknown is refused, settings are found."""
+"""Kernels: clamped coordinates stay, unsupported energies raise, settings are tuned."""
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +9,14 @@ from energax import Mixture, sample
 from energax.energies import RBM, Decoder, Gaussians, NeuralEnergy
 from energax.energy import Energy
 from energax.errors import BadInput, Unsuitable
-from energax.samplers import Gibbs, Langevin
-from energax.samplers._gibbs import draw_rest, knows_conditional
+from energax.samplers import Gibbs, Langevin, draw_rest, knows_conditional
 from energax.spaces import Interval, Positive, Simplex
 
 bowl = NeuralEnergy(lambda x: 0.0 * x.sum(), 2, confinement=1.0)
 
 
 def test_knowledge_is_asked_for_each_variable():
-    """A decoder knows p(x | z) and not p(z | x)."""
+    """A decoder has p(x | z) in closed form and not p(z | x)."""
     decoder, x, z = Decoder(lambda z: z, 2), jnp.zeros(2), jnp.zeros(2)
     assert knows_conditional(decoder, "x", {"z": z}) and not knows_conditional(decoder, "z", {"x": x})
     with pytest.raises(Unsuitable, match="conditional of 'z'"):
@@ -26,12 +25,12 @@ def test_knowledge_is_asked_for_each_variable():
     assert sample(decoder, 8, {"z": [9.0, -9.0]}, Gibbs(), key=0)["x"].mean(0).tolist() == [1, 0]
 
 
-def test_held_coordinates_stay(oracle):
+def test_clamped_coordinates_stay(oracle):
     energy = oracle.random_table(0, 0)
     state = {"x": jnp.array([1.0, 0.0, 1.0]), "z": jnp.array(2)}
-    held = {"x": jnp.array([True, False, True]), "z": jnp.array(True)}
+    clamped = {"x": jnp.array([True, False, True]), "z": jnp.array(True)}
     for i in range(5):
-        state = Gibbs().step(energy, state, jax.random.key(i), held)
+        state = Gibbs().step(energy, state, jax.random.key(i), clamped)
         assert state["x"][0] == 1 and state["x"][2] == 1 and state["z"] == 2
     start = {"x": jnp.array([0.3, -0.7])}
     moved = Langevin(0.5).step(bowl, start, jax.random.key(0), {"x": jnp.array([False, True])})
@@ -39,7 +38,7 @@ def test_held_coordinates_stay(oracle):
 
 
 def test_a_sweep_has_an_order():
-    """z is x and x is z: what is drawn first takes the value of the other."""
+    """z equals x: the variable that is drawn first takes the value of the other."""
     same = RBM(jnp.array([[80.0]]), jnp.array([-40.0]), jnp.array([-40.0]))
     state, key = {"x": jnp.array([1.0]), "z": jnp.array([0.0])}, jax.random.key(0)
     assert Gibbs().step(same, state, key) == {"x": 1, "z": 1}
@@ -62,8 +61,8 @@ def test_the_rest_of_a_correlated_normal():
 
     s = jnp.array([[1.0, 0.9], [0.9, 1.0]])
     p = MultivariateNormal(jnp.zeros(2), s)
-    old, held = jnp.array([0.0, 2.0]), jnp.array([False, True])
-    drawn = jax.vmap(lambda k: draw_rest(p, old, k, held))(jax.random.split(jax.random.key(0), 4000))
+    old, clamped = jnp.array([0.0, 2.0]), jnp.array([False, True])
+    drawn = jax.vmap(lambda k: draw_rest(p, old, k, clamped))(jax.random.split(jax.random.key(0), 4000))
     assert (drawn[:, 1] == 2).all()
     spread = np.sqrt(1 - 0.81)
     assert abs(drawn[:, 0].mean() - 1.8) < 5 * spread / np.sqrt(4000)
@@ -127,7 +126,7 @@ def test_score_alone_is_enough():
 def test_bad_settings():
     with pytest.raises(BadInput, match="step_size"):
         Langevin(-1.0)
-    with pytest.raises(BadInput, match="rate of acceptance"):
+    with pytest.raises(BadInput, match="acceptance rate"):
         Langevin(adjusted=False)
 
 

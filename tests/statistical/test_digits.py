@@ -1,6 +1,6 @@
-"""The same models by many principles on handwritten digits, on one scale: held-out nats a row.
+"""Models trained by different objectives on handwritten digits, compared by test log-likelihood per row.
 
-The thresholds are what a good implementation reaches; the seeds are fixed.
+The thresholds are values that a good implementation reaches; the seeds are fixed.
 """
 
 import jax
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 def annealed(step, epochs, weight_decay=0.0, n=1400, batch_size=100):
-    """Adam whose step falls to 0 along a cosine."""
+    """Adam with a cosine schedule from `step` to 0."""
     schedule = optax.cosine_decay_schedule(step, epochs * -(-n // batch_size))
     return optax.adamw(schedule, weight_decay=weight_decay)
 
@@ -93,18 +93,18 @@ def test_vae(binary_digits, samples, depth, weight_decay, at_least):
     ids=["cross-entropy", "margin"],
 )
 def test_linear_classifier(grey_digits, objective, at_least):
-    X, y, test, answers = grey_digits
+    X, y, test, labels = grey_digits
     learner = Descent(objective, annealed(0.03, 100))
     done = fit(Linear.random(64, 10, key=0), {"x": X, "y": y}, learner, key=1, epochs=100, batch_size=100)
     guess = np.asarray(jax.vmap(done.energy.scores)(test)).argmax(1)
-    assert (guess == answers).mean() >= at_least
+    assert (guess == labels).mean() >= at_least
 
 
 @pytest.mark.parametrize(
     "method", [ScoreMatching(), ScoreMatching(Denoising(0.1))], ids=["exact", "denoising"]
 )
 def test_a_ring_by_score_matching_then_langevin(method):
-    """Rows at radius 2 ± 0.15; chains of the learned energy, begun anywhere, end there too."""
+    """Rows have radius 2 ± 0.15, and so do the ends of Langevin chains of the fitted energy."""
     rng = np.random.default_rng(0)
     radius, angle = 2 + 0.15 * rng.normal(size=2000), rng.uniform(0, 2 * np.pi, 2000)
     X = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).astype(np.float32)

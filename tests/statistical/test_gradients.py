@@ -166,7 +166,7 @@ def test_bounds_with_a_real_hidden_variable(samples, estimator):
 
 
 class TwoCoins(Energy):
-    """Four coins, all of one of two biases: a categorical hidden variable without `relaxed`."""
+    """Four coins, all of one of two biases: a categorical hidden variable without `relaxed_energy`."""
 
     logits: jax.Array
 
@@ -269,7 +269,7 @@ def test_denoising_score_matching():
 
 
 def test_contrastive_divergence_tends_to_the_likelihood():
-    """After 30 sweeps the chain of this small machine has forgotten where it began."""
+    """After 30 sweeps the chain of this small RBM does not depend on its start."""
     energy, batch = small_rbm(), Batch({"x": X4}, WEIGHT)
     draws = gradients(ContrastiveDivergence(30), energy, batch, 10_000)
     exact = gradients(NegativeLogLikelihood(), energy, batch, 1)[0]
@@ -277,7 +277,7 @@ def test_contrastive_divergence_tends_to_the_likelihood():
 
 
 def test_contrastive_divergence_stands_still_at_the_model():
-    """Rows in the proportions of the model itself: the chain leaves them so, and the mean gradient is 0."""
+    """For rows with the probabilities of the model the chain is stationary, and the mean gradient is 0."""
     energy = small_rbm()
     values = Binary(4).values()
     p = jax.nn.softmax(-jax.vmap(lambda x: energy.free_energy(x=x))(values))
@@ -285,11 +285,11 @@ def test_contrastive_divergence_stands_still_at_the_model():
     stderr = draws.std(0, ddof=1) / np.sqrt(len(draws))
     assert (np.abs(draws.mean(0)) < norm.isf(1e-3 / 2 / stderr.size) * stderr).all()
     away = gradients(ContrastiveDivergence(1), energy, Batch({"x": values}, jnp.ones(16)), 10_000)
-    assert (np.abs(away.mean(0)) > 10 * stderr).any()  # and it would be seen elsewhere
+    assert (np.abs(away.mean(0)) > 10 * stderr).any()  # the test has power elsewhere
 
 
 def test_persistent_chains_at_the_model():
-    """Chains that stand in the model give the exact likelihood gradient."""
+    """Chains distributed as the model give the exact likelihood gradient."""
     energy, batch = small_rbm(), Batch({"x": X4}, WEIGHT)
     exact = gradients(NegativeLogLikelihood(), energy, batch, 1)[0]
     values = Binary(4).values()
@@ -331,7 +331,7 @@ class NormalDraws(eqx.Module):
 
 
 def test_adversarial():
-    """Both players, each with the other held; without the discrepancy, whose mean has no closed form."""
+    """Both players, each with the other fixed; without the discrepancy, whose mean has no closed form."""
     energy = Quadratic(jnp.array(0.7), jnp.array([0.4, -0.9]))
     generator = NormalDraws(jnp.array([1.0, 0.5]), jnp.array(0.6))
     x = np.random.default_rng(0).normal(size=(3, 2))
@@ -359,7 +359,7 @@ def test_adversarial():
 
 @pytest.mark.parametrize(("batch_size", "within"), [(None, 1e-9), (50, 0.05)])
 def test_minibatch_em_of_one_gaussian_comes_to_its_moments(batch_size, within):
-    """Begun 100 spreads away: statistics are centred at θ, and must be carried over as θ moves.
+    """From a start 100 standard deviations away: statistics are centred at θ, and recentred as θ moves.
 
     One component makes every posterior 1, so that the answer is the mean and covariance of the
     rows: exactly, if every batch holds all of them, else within the noise of a decaying average.

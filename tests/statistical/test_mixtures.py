@@ -1,4 +1,4 @@
-"""Published and peers' numbers for mixtures and k-means, and the memory they take."""
+"""Published values and those of other libraries for mixtures and k-means, and memory use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MEMORY = """
     import numpy as np
     from energax.estimators import GaussianMixture
 
-    warnings.simplefilter("ignore")        # two iterations are no convergence
+    warnings.simplefilter("ignore")        # two iterations do not converge
 
     def resident():
         with open("/proc/self/status") as status:
@@ -61,8 +61,8 @@ _MEMORY = """
         model = GaussianMixture(32, init_params="k-means++", max_iter=2, random_state=0)
         return lambda: model.fit(X), X.nbytes
 
-    # What the compiler takes (some 200 MB, whatever the number of rows) is not the data's: the same
-    # program is compiled before, and what was freed is handed back.
+    # The compiler takes some 200 MB, whatever the number of rows: the same program is compiled before,
+    # and freed memory is returned.
     learn(2_000_000)[0]()
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -86,7 +86,7 @@ _MEMORY = """
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, trims by glibc")
 def test_two_million_rows_take_less_than_three_times_their_size():
-    """Growth of the resident set from before the table was made: the table itself is counted as one."""
+    """Growth of the resident set since before the table was created, which itself counts as one."""
     out = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_MEMORY)],
         capture_output=True,
@@ -94,5 +94,5 @@ def test_two_million_rows_take_less_than_three_times_their_size():
         check=True,
         timeout=300,
     )
-    # Three is what is promised; 2.4 to 2.5 is seen without compilers, so that half a table more is told.
+    # The limit is three; 2.4 to 2.5 is measured without the compiler, so this detects half a table more.
     assert float(out.stdout) < 2.75, out.stdout

@@ -1,4 +1,4 @@
-"""Invariance: exact draws in, some moves, and the distribution is unchanged."""
+"""Invariance: moves of exact draws leave their distribution unchanged."""
 
 import jax
 import jax.numpy as jnp
@@ -24,38 +24,38 @@ def frequencies(state, oracle, energy):
     return np.bincount(index, minlength=np.prod([s.n_values for s in energy.spaces.values()]))
 
 
-@pytest.mark.parametrize("order", [None, ("x", "z")], ids=["hidden first", "seen first"])
+@pytest.mark.parametrize("order", [None, ("x", "z")], ids=["hidden first", "observed first"])
 @pytest.mark.parametrize("kind", ["block", "generic"])
 def test_gibbs_leaves_p_as_it_is(oracle, kind, order):
-    """χ² over all joint values after three sweeps of exact draws; and a wrong target is found out."""
+    """χ² over all joint values after three sweeps of exact draws; and a wrong target is rejected."""
     energy = RBM.random(3, 2, key=3, scale=1.5) if kind == "block" else oracle.random_table(0, 3, 1.0)
     exact = {k: jnp.asarray(v) for k, v in sample(energy, N, key=0).values.items()}
     moved = jax.jit(lambda s, k: Gibbs(order).advance(energy, s, 3, k))(exact, jax.random.key(1))
     e = oracle.table_of(energy).astype(float)
     p = np.exp(-e) / np.exp(-e).sum()
-    seen = frequencies(moved, oracle, energy)
-    assert stats.chisquare(seen, N * p.reshape(-1)).pvalue > LEVEL
+    counts = frequencies(moved, oracle, energy)
+    assert stats.chisquare(counts, N * p.reshape(-1)).pvalue > LEVEL
     wrong = np.exp(-0.8 * e) / np.exp(-0.8 * e).sum()
-    assert stats.chisquare(seen, N * wrong.reshape(-1)).pvalue < 1e-6
+    assert stats.chisquare(counts, N * wrong.reshape(-1)).pvalue < 1e-6
 
 
 def test_gibbs_given_held_coordinates(oracle):
-    """Moves of the rest leave p(rest | held) as it is."""
+    """Moves of the free coordinates leave p(free | clamped) invariant."""
     energy = oracle.random_table(0, 4, 1.0)
     x = np.ma.masked_array(np.array([1.0, 0, 0]), [False, True, True])
     exact = {k: jnp.asarray(v) for k, v in sample(energy, N, {"x": x}, key=0).values.items()}
-    held = {"x": jnp.broadcast_to(jnp.array([True, False, False]), (N, 3)), "z": jnp.zeros(N, bool)}
-    moved = jax.jit(lambda s, k: Gibbs().advance(energy, s, 3, k, held))(exact, jax.random.key(1))
+    clamped = {"x": jnp.broadcast_to(jnp.array([True, False, False]), (N, 3)), "z": jnp.zeros(N, bool)}
+    moved = jax.jit(lambda s, k: Gibbs().advance(energy, s, 3, k, clamped))(exact, jax.random.key(1))
     p = np.exp(-oracle.table_of(energy).astype(float))
     p[:4] = 0
-    seen, expected = frequencies(moved, oracle, energy), (N * p / p.sum()).reshape(-1)
-    assert (seen[expected == 0] == 0).all()
-    assert stats.chisquare(seen[expected > 0], expected[expected > 0]).pvalue > LEVEL
+    counts, expected = frequencies(moved, oracle, energy), (N * p / p.sum()).reshape(-1)
+    assert (counts[expected == 0] == 0).all()
+    assert stats.chisquare(counts[expected > 0], expected[expected > 0]).pvalue > LEVEL
 
 
 @pytest.mark.parametrize("step_size", [0.05, 1.0])
 def test_adjusted_langevin_leaves_p_as_it_is(step_size):
-    """Kolmogorov–Smirnov on both coordinates, small steps and large; unadjusted moves are found out."""
+    """Kolmogorov–Smirnov on both coordinates, small steps and large; unadjusted moves are rejected."""
     energy = NeuralEnergy(lambda x: 1.5 * x[0] ** 2, 2, confinement=1.0)
     rng = np.random.default_rng(0)
     spread = np.array([0.5, 1.0])
@@ -71,7 +71,7 @@ def test_adjusted_langevin_leaves_p_as_it_is(step_size):
 
 
 def test_chains_find_the_distribution(oracle):
-    """From anywhere, through warm-up and thinning, to the exact means: five standard errors."""
+    """Chains from random starts reach the exact means, within five standard errors."""
     energy = oracle.random_table(1, 8, 1.0)
     draws = sample(energy, 8000, method=Gibbs(), key=0, thin=2)
     assert draws.trusted, draws.verdict

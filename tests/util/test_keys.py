@@ -1,4 +1,4 @@
-"""Keys: what may be one, and that quicker ones give the same numbers."""
+"""Keys: which values are keys, and that unrolled ones give the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: whole or not at all, and refused with a sentence when they are not what was written."""
+"""Files are written atomically; truncated, altered and foreign ones raise an error that says so."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def test_foreign_files(tmp_path):
 
 
 def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
-    """Whether the disk fills or the process is interrupted: the old file stays, nothing else is left."""
+    """If the disk is full or the process is interrupted, the old file stays and nothing else is left."""
     before = path.read_bytes()
 
     def fail(*_):
@@ -113,12 +113,12 @@ def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
     assert path.read_bytes() == before
 
 
-def test_parts_of_a_killed_save_are_swept_and_nothing_else(path):
-    """Only old parts of this very file go: not a fresh one, not another file's, not a folder."""
+def test_only_stale_temporary_files_are_removed(path):
+    """Only old temporary files of this path: not a recent one, not another file's, not a folder."""
     folder, old = path.parent, 1e9
     stale = folder / ".model.safetensors.0123abcd.part"
     kept = [
-        folder / ".model.safetensors.fedc9876.part",  # fresh: somebody may be writing it
+        folder / ".model.safetensors.fedc9876.part",  # recent: another process may be writing it
         folder / ".other.safetensors.0123abcd.part",
         folder / ".modelXsafetensors.0123abcd.part",
         folder / ".model.safetensors.notes.part",

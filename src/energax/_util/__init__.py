@@ -1,1 +1,1 @@
-"""Small helpers without knowledge of models."""
+"""Small helpers that do not depend on models."""

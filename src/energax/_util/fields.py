@@ -1,4 +1,4 @@
-"""What a field of a module says of its arrays: parameters in a space, or fixed data."""
+"""Declarations of fields of a module: parameters in a space, or fixed data."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import jax
 
 
 def parameter(space: Any, **kwargs: Any) -> Any:
-    """A field of an energy whose values lie in `space`: `scale: Array = parameter(Positive())`.
+    """A field of an energy whose values are in `space`: `scale: Array = parameter(Positive())`.
 
-    Descent and samplers move the parameter through the bijection of its space; EM sets it
-    directly. Leading axes are free: a `Positive()` parameter may be an array of any shape.
+    Descent changes the parameter through the bijection of its space; EM sets it directly. The parameter may
+    have any leading axes: a `Positive()` parameter may be an array of any shape.
     """
     return eqx.field(metadata={"space": space}, **kwargs)
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether this is a value that can be looked at, not a stand-in in code being traced."""
+    """Whether the value is a concrete array, not one that is being traced."""
     return not isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct)
 
 
 def fixed(**kwargs: Any) -> Any:
-    """A field whose arrays are data, not parameters: no learner and no weight decay moves them."""
+    """A field whose arrays are data, not parameters: neither learners nor weight decay change them."""
     return eqx.field(metadata={"fixed": True}, **kwargs)
 
 
-def declared(module: Any, name: str) -> Mapping[str, Any]:
-    """What `parameter` or `fixed` said of a field."""
+def field_metadata(module: Any, name: str) -> Mapping[str, Any]:
+    """The metadata of a field, as declared by `parameter` or `fixed`; empty for any other."""
     for field in dataclasses.fields(module):
         if field.name == name:
             return field.metadata

@@ -1,4 +1,4 @@
-"""Randomness is an explicit key: an int or a JAX key, the same one giving the same result."""
+"""Random keys: an int or a JAX key; the same key gives the same result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_key(key: Any) -> jax.Array:
 
 
 def numpy_generator(key: jax.Array, *path: int) -> np.random.Generator:
-    """A NumPy generator that depends on the key and a path of whole numbers alone.
+    """A NumPy generator that is a function of the key and a path of integers.
 
     XLA sorts slowly on a CPU, so permutations of many rows are drawn by NumPy.
     """
@@ -36,33 +36,37 @@ def numpy_generator(key: jax.Array, *path: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([*words, *path])))
 
 
-# -- the same numbers, sooner ------------------------------------------------------------------------
+# -- Threefry without a loop -------------------------------------------------------------------------
 
-_TURNS = (13, 15, 26, 6), (17, 29, 16, 24)
+# Measured on two CPU cores, standard time / unrolled time: one Gibbs sweep of an RBM of 784 × 500 units with
+# 100 chains 1.2 (4.0 / 3.3 ms), ten sweeps 1.3; 64 × 32 units, one sweep 1.3, ten 1.5; a step of persistent
+# contrastive divergence 1.1 to 1.2.
+
+_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 
 
 def unrolled_threefry_key(key: jax.Array) -> jax.Array:
-    """A key that gives the very bits that this one gives, three times as quickly on a CPU.
+    """A key that gives the same bits as this one, faster on a CPU; the key itself on other devices.
 
-    There JAX writes the twenty rounds of Threefry as a loop over whole arrays, which compiles sooner;
-    written out they are one pass over them. It pays where numbers are drawn again and again.
+    On a CPU, JAX runs the twenty rounds of Threefry as a loop of passes over the array; unrolled, they are
+    one pass. It takes longer to compile, so it is for numbers that are drawn repeatedly.
     """
     if jax.default_backend() != "cpu" or str(jax.random.key_impl(key)) != "threefry2x32":
         return key
-    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_written_out())
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_unrolled_threefry())
 
 
 @functools.cache
-def _written_out() -> Any:
+def _unrolled_threefry() -> Any:
     from jax.extend import random
 
     standard = random.threefry_prng_impl
 
-    def plain(shape):
+    def is_supported(shape):
         return jax.config.jax_threefry_partitionable and math.prod(shape) < 2**32
 
     def random_bits(key, bit_width, shape):
-        if not plain(shape):
+        if not is_supported(shape):
             return standard.random_bits(key, bit_width, shape)
         high, low = _threefry(key, *_counts(shape))
         if bit_width == 64:
@@ -70,7 +74,9 @@ def _written_out() -> Any:
         return (high ^ low).astype(f"uint{bit_width}")
 
     def split(key, shape):
-        return jnp.stack(_threefry(key, *_counts(shape)), -1) if plain(shape) else standard.split(key, shape)
+        if not is_supported(shape):
+            return standard.split(key, shape)
+        return jnp.stack(_threefry(key, *_counts(shape)), -1)
 
     def fold_in(key, data):
         return jnp.stack(_threefry(key, jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32)), -1)
@@ -87,20 +93,21 @@ def _written_out() -> Any:
 
 
 def _counts(shape: tuple[int, ...]) -> tuple[Any, Any]:
-    places = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    return jnp.zeros_like(places), places
+    """The counters of an array: (high words, low words)."""
+    low = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    return jnp.zeros_like(low), low
 
 
 def _threefry(key: Any, high: Any, low: Any) -> tuple[Any, Any]:
-    """Threefry-2x32 of twenty rounds.
+    """Threefry-2x32 with twenty rounds.
 
     Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3.
     """
     words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)
     high, low = high + words[0], low + words[1]
     for group in range(5):
-        for turn in _TURNS[group % 2]:
+        for rotation in _ROTATIONS[group % 2]:
             high = high + low
-            low = high ^ ((low << turn) | (low >> (32 - turn)))
+            low = high ^ ((low << rotation) | (low >> (32 - rotation)))
         high, low = high + words[(group + 1) % 3], low + words[(group + 2) % 3] + jnp.uint32(group + 1)
     return high, low

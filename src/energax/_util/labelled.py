@@ -10,7 +10,7 @@ from ..errors import BadInput
 
 
 class Labelled(np.ndarray):
-    """Probabilities whose last axis may be read by the names of the states: `p["yes"]`.
+    """Probabilities whose last axis may be indexed by the name of a state: `p["yes"]`.
 
     >>> p = Labelled.of(np.array([0.25, 0.75]), ("no", "yes"))
     >>> float(p["yes"]), float(p[0])
@@ -21,13 +21,13 @@ class Labelled(np.ndarray):
 
     @classmethod
     def of(cls, values: Any, labels: tuple[str, ...] | None) -> Any:
+        """The values with these labels; without labels, states are named by their numbers."""
         out = np.asarray(values).view(cls)
-        # States without names are called by their numbers.
         out.labels = tuple(map(str, range(out.shape[-1]))) if labels is None else labels
         return out
 
     def __array_finalize__(self, other: Any) -> None:
-        # Only what keeps the axis of states keeps their names.
+        # Labels are kept only if the last axis still has one entry per label.
         if isinstance(other, Labelled) and other.labels is not None:
             same = self.ndim > 0 and self.shape[-1] == len(other.labels)
             self.labels = other.labels if same else None

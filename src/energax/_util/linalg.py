@@ -1,9 +1,8 @@
-"""Factors of many small matrices at once.
+"""Cholesky factors and triangular solves for stacks of small matrices.
 
-On a CPU, XLA hands a stack of matrices to LAPACK one by one on the very threads that wait for the
-result: two such stacks that do not depend on each other can wait for ever on a machine with few
-cores. The stacks here are of small matrices, for which plain loops over columns, each a product
-over the whole stack, are as fast and cannot wait. Large matrices, and accelerators, keep their
+On a CPU, XLA calls LAPACK for the matrices of a stack one by one, on the threads that wait for the result;
+two independent stacks can deadlock on a machine with few cores. For small matrices, loops over columns, each
+a product over the whole stack, are as fast and cannot deadlock. Large matrices, and accelerators, use their
 libraries.
 """
 
@@ -41,7 +40,7 @@ def _columns(matrix: Any) -> Any:
     rows = jnp.arange(matrix.shape[-1])
 
     def column(j, factor):
-        # What the columns before have not explained of this one.
+        # This column of the matrix, less the product of the columns before it.
         rest = matrix[..., j] - jnp.einsum("...ij,...j->...i", factor, factor[..., j, :])
         new = jnp.where(rows >= j, rest, 0) / jnp.sqrt(rest[..., j])[..., None]
         return factor.at[..., j].set(new)
@@ -51,8 +50,8 @@ def _columns(matrix: Any) -> Any:
 
 def _substitute(factor: Any, right: Any) -> Any:
     def row(i, solved):
-        known = jnp.einsum("...j,...jm->...m", factor[..., i, :], solved)
-        new = (right[..., i, :] - known) / factor[..., i, i][..., None]
+        above = jnp.einsum("...j,...jm->...m", factor[..., i, :], solved)
+        new = (right[..., i, :] - above) / factor[..., i, i][..., None]
         return solved.at[..., i, :].set(new)
 
     return jax.lax.fori_loop(0, factor.shape[-1], row, jnp.zeros_like(right))
@@ -76,8 +75,8 @@ def semidefinite_factor(matrix: Any) -> Any:
 
     def column(j, factor):
         rest = matrix[:, j] - factor @ factor[j]
-        some = rest[j] > noise[j]
-        new = jnp.where(rows >= j, rest, 0) / jnp.sqrt(jnp.where(some, rest[j], 1))
-        return factor.at[:, j].set(jnp.where(some, new, 0))
+        is_positive = rest[j] > noise[j]
+        new = jnp.where(rows >= j, rest, 0) / jnp.sqrt(jnp.where(is_positive, rest[j], 1))
+        return factor.at[:, j].set(jnp.where(is_positive, new, 0))
 
     return jax.lax.fori_loop(0, n, column, jnp.zeros_like(matrix))

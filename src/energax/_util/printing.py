@@ -1,4 +1,4 @@
-"""How parts print themselves."""
+"""The repr of modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def pretty_repr(module: Any) -> str:
-    """A module as Equinox prints it, less the addresses of functions, which tell a reader nothing."""
+    """A module as Equinox prints it, without the addresses of functions."""
     import equinox as eqx
 
     text = eqx.tree_pformat(module)

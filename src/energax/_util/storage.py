@@ -1,7 +1,7 @@
-"""Arrays and a JSON document in one safetensors file, written whole or not at all.
+"""Arrays and a JSON document in one safetensors file, written atomically.
 
-Loading reads data and runs nothing. The header carries our format name, its version and a
-digest, so that a truncated, altered, foreign or newer file is refused with a sentence.
+Loading reads data and runs no code. The header has the name of the format, its version and a digest, so that
+a truncated, altered, foreign or newer file raises an error that says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import BadFile
 
 FORMAT, VERSION = "energax", 1
-_STALE = 3600.0  # seconds after which nobody is still writing a part
+_STALE = 3600.0  # seconds after which a temporary file is left over from a killed process
 
 
 def _digest(arrays: dict[str, np.ndarray], document: str) -> str:
@@ -35,7 +35,7 @@ def _digest(arrays: dict[str, np.ndarray], document: str) -> str:
 
 
 def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, Any]) -> None:
-    """Write atomically: a reader, or a crash, sees the old file or the new one, never a part."""
+    """Write atomically: a reader, or a crash, sees the old file or the new one, never a partial one."""
     from safetensors.numpy import save
 
     path = Path(path)
@@ -48,7 +48,7 @@ def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, A
         "digest": _digest(plain, text),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(path)
+    _remove_stale(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with open(temporary, "wb") as file:
@@ -60,26 +60,26 @@ def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, A
         temporary.unlink(missing_ok=True)
 
 
-def _sweep(path: Path) -> None:
-    """Remove the parts of this very file that a killed process left behind, never one being written."""
-    ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.part")
+def _remove_stale(path: Path) -> None:
+    """Remove temporary files of `path` that killed processes left, but none that is being written."""
+    temporary = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.part")
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            if not ours.fullmatch(entry.name):
+            if not temporary.fullmatch(entry.name):
                 continue
-            with contextlib.suppress(OSError):  # another process may sweep too; a leftover harms nobody
+            with contextlib.suppress(OSError):  # another process may have removed it
                 found = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _STALE:
                     os.unlink(entry.path)
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the document, or a `BadFile` that says what is wrong and what to do."""
+    """Return (arrays, document); raise `BadFile` with the reason and a remedy."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
     if not path.is_file():
-        raise BadFile(f"{path}: there is no such file. Check the path.")
+        raise BadFile(f"{path}: no such file. Check the path.")
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
@@ -98,5 +98,5 @@ def read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]
         )
     text = header.get("document", "")
     if header.get("digest") != _digest(arrays, text):
-        raise BadFile(f"{path}: the contents do not match their digest: altered after saving.")
+        raise BadFile(f"{path}: altered after saving (its contents do not match its digest).")
     return arrays, json.loads(text)

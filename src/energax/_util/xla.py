@@ -1,4 +1,4 @@
-"""What the compiler does better when it is told otherwise: once, apart, or in fewer steps."""
+"""Workarounds for XLA: prevent fusion, and a faster softplus."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import jax.numpy as jnp
 
 
 def prevent_fusion(function: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """function(first, *others), computed once and for all that read it; NaN if `first` begins with one.
+    """function(first, *others), computed once; NaN if the first entry of `first` is NaN.
 
-    XLA repeats cheap arithmetic in whatever reads its result, and what is cheap for one reader is not
-    for a hundred thousand look-ups. Nothing is fused across a branch.
+    XLA fuses cheap arithmetic into every operation that reads its result, and so repeats it, which is slow
+    for a hundred thousand look-ups. It does not fuse across a branch, so the function is put into one.
 
     >>> prevent_fusion(jnp.log, jnp.array([1.0, jnp.e]))
     Array([0., 1.], dtype=float32)
     """
     like = jax.eval_shape(function, first, *others)
-    nothing = lambda *_: jnp.full(like.shape, jnp.nan, like.dtype)
-    return jax.lax.cond(jnp.isnan(jnp.ravel(first)[:1]).any(), nothing, function, first, *others)
+    all_nan = lambda *_: jnp.full(like.shape, jnp.nan, like.dtype)
+    return jax.lax.cond(jnp.isnan(jnp.ravel(first)[:1]).any(), all_nan, function, first, *others)
 
 
 @jax.custom_jvp
 def softplus(x: Any) -> Any:
-    """log(1 + eˣ) = max(x, 0) + log1p(e^−|x|), whose slope is the logistic function.
+    """log(1 + eˣ) = max(x, 0) + log1p(e^−|x|); its derivative is the logistic function.
 
-    JAX has it by `logaddexp`, which asks of every number whether it is one: three times as long on a CPU.
+    `jax.nn.softplus` is `logaddexp`, which also tests every number for NaN: three times as slow on a CPU.
 
     >>> softplus(jnp.array([-jnp.inf, 0.0, 100.0]))
     Array([  0.       ,   0.6931472, 100.       ], dtype=float32)
@@ -36,6 +36,6 @@ def softplus(x: Any) -> Any:
 
 
 @softplus.defjvp
-def _softplus_slope(primals: Any, tangents: Any) -> Any:
-    (x,), (moved,) = primals, tangents
-    return softplus(x), jax.nn.sigmoid(x) * moved
+def _softplus_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (tangent,) = primals, tangents
+    return softplus(x), jax.nn.sigmoid(x) * tangent

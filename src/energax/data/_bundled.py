@@ -1,4 +1,4 @@
-"""Small sets that come with scikit-learn or are short enough to stand here."""
+"""Small data sets that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._table import Table
 def digits(*, binary: bool = True) -> Table:
     """scikit-learn's handwritten digits, 1797 rows of 8 × 8 pixels.
 
-    Grey values are divided by 16; `binary` pixels are on where that is above one half.
+    Grey values are divided by 16; `binary` pixels are 1 where that is above one half.
 
     >>> digits()
     Table(1797 rows × 64 columns)

@@ -1,4 +1,4 @@
-"""Files of networks: BIF and UAI, also gzipped, as energies and back."""
+"""Read and write networks as BIF and UAI files, also gzipped."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ._model_files import load_tables, read_evidence, save_tables
 
 
 def read_bif(path: str | os.PathLike) -> BayesianNetwork:
-    """The Bayesian network of a BIF file (`.bif`, `.bif.gz`), its states by name."""
+    """The Bayesian network of a BIF file (`.bif`, `.bif.gz`), with the names of its states."""
     return BayesianNetwork.from_tables(_load(path, "bif"))
 
 
 def read_uai(path: str | os.PathLike, evidence: str | os.PathLike | None = None) -> Any:
-    """The model of a UAI file: a `MarkovField`, or a `BayesianNetwork` where the file says BAYES.
+    """The model of a UAI file: a `MarkovField`, or a `BayesianNetwork` if the file begins with BAYES.
 
-    With the path of an evidence file, what it names is observed: a `MarkovField` whose log Z is that
-    of the evidence. Variables are named x0, x1, ….
+    With an evidence file the variables in it are observed: the result is a `MarkovField` whose log Z is
+    that of the evidence. Variables are named x0, x1, ….
     """
     model = _load(path, "uai")
     network = (BayesianNetwork if model.kind == "bayes" else MarkovField).from_tables(model)
@@ -30,29 +30,29 @@ def read_uai(path: str | os.PathLike, evidence: str | os.PathLike | None = None)
 
 
 def write_bif(network: BayesianNetwork, path: str | os.PathLike) -> None:
-    """Write a Bayesian network as BIF, whole or not at all."""
+    """Write a Bayesian network as BIF, atomically."""
     _save(network, path, "bif")
 
 
 def write_uai(network: BayesianNetwork | MarkovField, path: str | os.PathLike) -> None:
-    """Write a network as UAI, whole or not at all; names of variables and states are lost."""
+    """Write a network as UAI, atomically; names of variables and states are lost."""
     _save(network, path, "uai")
 
 
 def _load(path: Any, kind: str) -> Any:
-    _expect(path, kind)
+    _check_suffix(path, kind)
     return load_tables(path)
 
 
 def _save(network: Any, path: Any, kind: str) -> None:
-    _expect(path, kind)
+    _check_suffix(path, kind)
     if not hasattr(network, "to_tables") or (kind == "bif" and not isinstance(network, BayesianNetwork)):
-        wanted = "a BayesianNetwork" if kind == "bif" else "a BayesianNetwork or a MarkovField"
-        raise BadInput("network", type(network).__name__, wanted)
+        expected = "a BayesianNetwork" if kind == "bif" else "a BayesianNetwork or a MarkovField"
+        raise BadInput("network", type(network).__name__, expected)
     save_tables(network.to_tables(), path)
 
 
-def _expect(path: Any, kind: str) -> None:
+def _check_suffix(path: Any, kind: str) -> None:
     name = os.fspath(path).lower().removesuffix(".gz")
     if not name.endswith(f".{kind}"):
-        raise BadFile(f"{path}: expected a name that ends in .{kind} or .{kind}.gz.")
+        raise BadFile(f"{path}: the name must end in .{kind} or .{kind}.gz.")

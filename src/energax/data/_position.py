@@ -1,12 +1,12 @@
-"""Where in a text something stands, for errors."""
+"""Positions in a text, for error messages."""
 
 from __future__ import annotations
 
 
-def place(text: str, offset: int, source: str) -> str:
-    """The place of a character, as in `asia.bif, line 3, column 7` (both counted from one).
+def position(text: str, offset: int, source: str) -> str:
+    """The position of a character, such as `asia.bif, line 3, column 7`; both count from one.
 
-    >>> place("ab\\ncd", 4, "text")
+    >>> position("ab\\ncd", 4, "text")
     'text, line 2, column 2'
     """
     before = text[: max(offset, 0)]

@@ -1,4 +1,4 @@
-"""A table of numbers that remembers its columns, and what was left out of it and why."""
+"""A table of numbers with column names, and the columns that were left out of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table:
     columns: tuple[str, ...]
     source: str = _UNNAMED
     dropped: tuple[tuple[str, str], ...] = ()  # (column, why)
-    notes: tuple[str, ...] = ()  # what to tell of how it was read
+    notes: tuple[str, ...] = ()  # remarks on how it was read
 
     @classmethod
     def of(cls, data: Any, source: str = _UNNAMED) -> Table:
@@ -55,7 +55,7 @@ class Table:
             raise BadInput(where, found, "real numbers", "Encode the values first.")
         values = values.astype(values.dtype if values.dtype.kind == "f" else np.float64)
         columns = tuple(f"x{i}" for i in range(values.shape[1]))
-        return cls(_no_infinity(values, columns, where), columns, source)
+        return cls(_check_finite(values, columns, where), columns, source)
 
     def __repr__(self) -> str:
         n, d = self.values.shape
@@ -66,15 +66,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.values)
 
-    @property
-    def has_missing(self) -> bool:
-        return bool(np.isnan(self.values).any())
-
     def without(self, names: Iterable[str], why: str = "asked for") -> Table:
-        """The table less these columns. One that was left out already stays out."""
+        """The table without these columns. Columns that were already left out are ignored."""
         names = [n for n in dict.fromkeys(names) if n in self.columns or n not in dict(self.dropped)]
         for name in names:
-            known_name("drop", name, self.columns, "a column")
+            check_known_name("drop", name, self.columns, "a column")
         kept = [i for i, c in enumerate(self.columns) if c not in names]
         if not kept:
             raise BadInput("drop", f"all {len(self.columns)} columns", "at least one left")
@@ -84,13 +80,13 @@ class Table:
         )
 
     def only(self, names: Iterable[str]) -> Table:
-        """The table with these columns alone."""
+        """The table with only these columns."""
         names, out = list(dict.fromkeys(names)), dict(self.dropped)
         for name in names:
             if name in out and name not in self.columns:
                 found = f"{name!r}, which was left out: {out[name]}"
                 raise BadInput("columns", found, f"columns of numbers: {listed(self.columns)}")
-            known_name("columns", name, self.columns, "a column")
+            check_known_name("columns", name, self.columns, "a column")
         if not names:
             raise BadInput("columns", "no name", "at least one column")
         kept = [self.columns.index(name) for name in names]
@@ -101,20 +97,20 @@ _DTYPES = {"U": "text", "S": "text", "O": "Python objects", "c": "complex number
 
 
 def _argument(source: str) -> str:
-    """What to call the data in a sentence: the file, or the argument they were."""
+    """The name of the data in an error message: the file, or the argument."""
     return "data" if source == _UNNAMED else source
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:
-    """Names by commas; one that holds a comma, or spaces at its ends, in quotes."""
+    """Names separated by commas; a name with a comma or outer spaces is quoted."""
     names = [n if "," not in n and n == n.strip() != "" else repr(n) for n in names]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def known_name(argument: str, name: str, known: Iterable[str], noun: str, where: str = "") -> None:
-    """Refuse a name that is not among those known, and offer the nearest ones.
+def check_known_name(argument: str, name: str, known: Iterable[str], noun: str, where: str = "") -> None:
+    """Raise if a name is not among the known ones, and suggest the nearest ones.
 
-    `where` ends a sentence that says who lists them all; without it they are listed here.
+    `where` says who lists all names ("`energax models` lists"); without it the message lists them.
     """
     known = [str(k) for k in known]
     if name in known:
@@ -127,15 +123,15 @@ def known_name(argument: str, name: str, known: Iterable[str], noun: str, where:
 
 
 def check_unique_names(names: Iterable[str], source: str) -> None:
-    """Refuse names that two columns share: asking for one of them would say nothing."""
+    """Raise if two columns share a name."""
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         found = f"more than one column called {' and '.join(map(repr, repeated[:3]))}"
-        raise BadInput(_argument(source), found, "a name of its own for each", "Rename all but one.")
+        raise BadInput(_argument(source), found, "unique column names", "Rename all but one.")
 
 
 def from_frame(frame: Any, source: str, notes: tuple[str, ...] = ()) -> Table:
-    """The numeric columns of a pandas frame; the others are named with the reason they were left out."""
+    """The numeric columns of a pandas frame; the others are listed with the reason why they were left out."""
     kept, arrays, dropped = [], [], []
     check_unique_names(map(str, frame.columns), source)
     for i, name in enumerate(frame.columns):
@@ -145,8 +141,8 @@ def from_frame(frame: Any, source: str, notes: tuple[str, ...] = ()) -> Table:
             dropped.append((name, _why_not_numeric(column)))
         elif np.isnan(array).all():
             dropped.append((name, "empty"))
-        elif i == 0 and _counts_rows(name, array):
-            dropped.append((name, "only counts the rows"))
+        elif i == 0 and _is_row_index(name, array):
+            dropped.append((name, "a row index"))
         else:
             kept.append(name)
             arrays.append(array)
@@ -157,18 +153,18 @@ def from_frame(frame: Any, source: str, notes: tuple[str, ...] = ()) -> Table:
             _argument(source),
             f"no column of numbers ({reasons}{more})" if dropped else "no column",
             "at least one",
-            _what_to_do([why for _, why in dropped]),
+            _remedy([why for _, why in dropped]),
         )
     columns = tuple(kept)
-    values = _no_infinity(np.stack(arrays, axis=1), columns, _argument(source))
+    values = _check_finite(np.stack(arrays, axis=1), columns, _argument(source))
     return Table(values, columns, source, tuple(dropped), notes)
 
 
 def _numbers(column: Any) -> np.ndarray | None:
-    """The column as numbers, or None if it is of something else."""
+    """The column as numbers, or None if it holds something else."""
     if column.dtype.kind in "biuf" or str(column.dtype).lower() in _NULLABLE:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if column.dtype == object:  # truth values beside empty cells, whole numbers of many digits, decimals
+    if column.dtype == object:  # booleans with empty cells, long integers, decimals
         known = column.dropna()
         if all(isinstance(v, (int, float, np.number, np.bool_, Decimal)) for v in known):
             return column.where(column.notna(), np.nan).to_numpy(dtype=np.float64)
@@ -180,8 +176,8 @@ _POINTS = (
     "Write decimal points, or read it by pandas.read_csv(path, sep=';', decimal=',') and give the frame."
 )
 
-#: What all cells of a column look like that are no numbers, what to call that, and what to write instead.
-_SPOILT = (
+#: Pattern of the cells that are not numbers, its description, and the advice.
+_NOT_NUMBERS = (
     (r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", "commas in numbers", "write 1234, or 1.234, for 1,234"),
     (r"[+-]?[\d.]*,\d+([eE][+-]?\d+)?", _COMMAS, "write decimal points"),
     (r"-?[$€£¥]\s*-?[\d.,]+|[+-]?[\d.,]+\s*[%$€£¥]", "signs beside numbers", "write the number alone"),
@@ -193,16 +189,16 @@ _SPOILT = (
 )
 
 
-def _what_to_do(reasons: list[str]) -> str:
+def _remedy(reasons: list[str]) -> str:
     if all(why == "empty" for why in reasons):
-        return "Fill in what is known."
+        return "Fill in the known values."
     if any(_COMMAS in why for why in reasons):
         return _POINTS
     return "" if any("(write" in why for why in reasons) else "Encode the values as numbers first."
 
 
 def _why_not_numeric(column: Any) -> str:
-    """Names what spoils a column that is mostly numbers; text is just not numeric."""
+    """Why a column is not numeric: the first bad cell if most cells are numbers."""
     import pandas as pd
 
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
@@ -212,7 +208,7 @@ def _why_not_numeric(column: Any) -> str:
     bad = np.flatnonzero(written & ~number(column))
     where = lambda row: f"{str(column.iloc[row])[:20]!r} in row {row + 1} of {len(column)}"
     cells = column.iloc[bad].astype(object).astype(str).str.strip()
-    for pattern, what, instead in _SPOILT:
+    for pattern, what, instead in _NOT_NUMBERS:
         if len(bad) and cells.str.fullmatch(pattern).all():
             return f"{what} such as {where(bad[0])} ({instead})"
     if len(bad) and len(bad) <= 0.5 * written.sum():
@@ -224,13 +220,13 @@ def _why_not_numeric(column: Any) -> str:
 _NULLABLE = {f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)} | {"float32", "float64", "boolean"}
 
 
-def _counts_rows(name: str, column: np.ndarray) -> bool:
-    """An index that was written beside the data: 0, 1, 2 … or 1, 2, 3 …, under a name that says so."""
-    telling = name.lower() in ("", "rownames", "row", "index", "id", "unnamed: 0")
-    return telling and len(column) > 1 and bool((np.diff(column) == 1).all()) and column[0] in (0, 1)
+def _is_row_index(name: str, column: np.ndarray) -> bool:
+    """Whether the column is a row index written with the data: 0, 1, 2, … or 1, 2, 3, … under such a name."""
+    named = name.lower() in ("", "rownames", "row", "index", "id", "unnamed: 0")
+    return named and len(column) > 1 and bool((np.diff(column) == 1).all()) and column[0] in (0, 1)
 
 
-def _no_infinity(values: np.ndarray, columns: tuple[str, ...], where: str) -> np.ndarray:
+def _check_finite(values: np.ndarray, columns: tuple[str, ...], where: str) -> np.ndarray:
     bad = np.argwhere(np.isinf(values))
     if len(bad):
         row, column = bad[0]

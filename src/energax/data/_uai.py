@@ -1,9 +1,9 @@
 """The UAI format of the inference competitions: tables and evidence by number.
 
-A model is a sequence of numbers after the word MARKOV or BAYES: how many variables, their numbers of
-states, how many tables, the scope of each, then each table with its length, the last variable of the
+A model is a sequence of numbers after the word MARKOV or BAYES: the number of variables, their numbers of
+states, the number of tables, the scope of each, then each table with its length, the last variable of the
 scope changing fastest. In a BAYES model the last variable of a scope is the child. Lines that begin
-with a lone `c` are comments.
+with a single `c` are comments.
 
 Reference: UAI 2014 inference competition, model and evidence formats.
 """
@@ -17,42 +17,46 @@ from typing import Literal
 
 import numpy as np
 
-from ..algorithms.factors.model import TableModel, find_cycle, normalised, wrong_row
+from ..algorithms.factors.model import TableModel, find_cycle, normalise_rows, row_sum_error
 from ..errors import BadInput
-from ._position import place
+from ._position import position
 
 _COMMENT = re.compile(r"^[ \t]*c(?:[ \t][^\n]*)?$", re.MULTILINE)
-_NATURAL = re.compile(r"[0-9]{1,19}", re.ASCII)  # thousands of digits would be refused by Python itself
-_MOST_STATES = 10**6  # every state gets a name: more would fill the memory, and no such file is sound
+_NATURAL = re.compile(
+    r"[0-9]{1,19}", re.ASCII
+)  # Python rejects numbers of thousands of digits with another error
+_MAX_STATES = 10**6  # every state gets a name, so that a damaged file could fill the memory
 
 
 class _Numbers:
-    """The words of a text one after the other; where they stand is found only if one is wrong."""
+    """The words of a text in order; their positions are computed for error messages only."""
 
     def __init__(self, text: str, source: str):
         self.text = _COMMENT.sub(lambda found: " " * len(found[0]), text)
         self.source, self.words, self.next = source, self.text.split(), 0
 
-    def wrong(self, expected: str, index: int | None = None, found: str | None = None) -> BadInput:
+    def error(self, expected: str, index: int | None = None, found: str | None = None) -> BadInput:
+        """The error for word number `index`, by default the next one."""
         index = self.next if index is None else index
         if index < len(self.words):
             word = next(w for i, w in enumerate(re.finditer(r"\S+", self.text)) if i == index)
-            return BadInput(place(self.text, word.start(), self.source), found or repr(word[0]), expected)
+            return BadInput(position(self.text, word.start(), self.source), found or repr(word[0]), expected)
         return BadInput(
-            place(self.text, len(self.text), self.source), found or "the end of the file", expected
+            position(self.text, len(self.text), self.source), found or "the end of the file", expected
         )
 
     def natural(self, what: str, least: int = 0, below: int | None = None) -> int:
+        """The next word as a whole number."""
         word = self.words[self.next] if self.next < len(self.words) else ""
         value = int(word) if _NATURAL.fullmatch(word) else -1
         if value < least or (below is not None and value >= below):
-            upper = "" if below is None else f" below {below}"
-            lower = f" from {least} up" if least else ""
-            raise self.wrong(f"{what}: a whole number{lower}{upper}")
+            limits = [f">= {least}"] * bool(least) + [f"< {below}"] * (below is not None)
+            raise self.error(f"{what}: a whole number {' and '.join(limits)}".rstrip())
         self.next += 1
         return value
 
     def table(self, shape: tuple[int, ...], what: str) -> np.ndarray:
+        """The next words as an array."""
         count = math.prod(shape)
         words = self.words[self.next : self.next + count]
         try:
@@ -61,9 +65,9 @@ class _Numbers:
             values = np.array([_number(word) for word in words])
         bad = ~np.isfinite(values) | (values < 0)
         if bad.any():
-            raise self.wrong(f"{what}: a number from 0 up", self.next + int(bad.argmax()))
+            raise self.error(f"{what}: a number >= 0", self.next + int(bad.argmax()))
         if len(words) < count:
-            raise self.wrong(f"{what}: {count - len(words)} more numbers", self.next + len(words))
+            raise self.error(f"{what}: {count - len(words)} more numbers", self.next + len(words))
         self.next += count
         return values.reshape(shape)
 
@@ -76,7 +80,7 @@ def _number(word: str) -> float:
 
 
 def parse_uai(text: str, source: str = "UAI text") -> TableModel:
-    """The tables of a UAI model; variables are called x0, x1, … and their states 0, 1, ….
+    """The tables of a UAI model; variables are named x0, x1, … and their states 0, 1, ….
 
     >>> model = parse_uai("MARKOV 2  2 3  1  2 0 1  6  1 2 3 4 5 6")
     >>> model.names, model.cards, model.tables[0].tolist()
@@ -85,11 +89,11 @@ def parse_uai(text: str, source: str = "UAI text") -> TableModel:
     numbers = _Numbers(text, source)
     word = numbers.words[0].upper() if numbers.words else ""
     if word not in ("MARKOV", "BAYES"):
-        raise numbers.wrong("MARKOV or BAYES")
+        raise numbers.error("MARKOV or BAYES")
     kind: Literal["bayes", "markov"] = "bayes" if word == "BAYES" else "markov"
     numbers.next = 1
     n = numbers.natural("the number of variables", least=1)
-    cards = [numbers.natural(f"the number of states of variable {v}", 1, _MOST_STATES) for v in range(n)]
+    cards = [numbers.natural(f"the number of states of variable {v}", 1, _MAX_STATES) for v in range(n)]
     n_tables = numbers.natural("the number of tables")
     starts, scopes = [], []
     for i in range(n_tables):
@@ -103,16 +107,16 @@ def parse_uai(text: str, source: str = "UAI text") -> TableModel:
         length = numbers.natural(f"the number of entries of table {i}")
         if length != math.prod(shape):
             over = " × ".join(map(str, shape)) or "no variable"
-            raise numbers.wrong(f"{math.prod(shape)} entries of table {i} ({over})", at)
+            raise numbers.error(f"{math.prod(shape)} entries of table {i} ({over})", at)
         tables.append(numbers.table(shape, f"table {i}"))
         if kind == "bayes":
             parents = [(f"x{v}", [str(s) for s in range(cards[v])]) for v in scope[:-1]]
-            complain = wrong_row(tables[i], f"x{scope[-1]}", parents)
-            if complain:
-                raise numbers.wrong(complain[1], at + 1, complain[0])
-            tables[i] = normalised(tables[i])
+            error = row_sum_error(tables[i], f"x{scope[-1]}", parents)
+            if error:
+                raise numbers.error(error[1], at + 1, error[0])
+            tables[i] = normalise_rows(tables[i])
     if numbers.next < len(numbers.words):
-        raise numbers.wrong("the end of the file, after the last table")
+        raise numbers.error("the end of the file, after the last table")
     if kind == "bayes":
         scopes, tables = [scopes[i] for i in children], [tables[i] for i in children]
     return TableModel(
@@ -131,32 +135,32 @@ def _scope(numbers: _Numbers, i: int, n: int, kind: str) -> tuple[int, ...]:
         at = numbers.next
         scope.append(numbers.natural(f"a variable of table {i}", below=n))
         if scope[-1] in scope[:-1]:
-            raise numbers.wrong(f"every variable once in table {i}", at)
+            raise numbers.error(f"every variable once in table {i}", at)
     return tuple(scope)
 
 
 def _children(
     numbers: _Numbers, scopes: Sequence[tuple[int, ...]], starts: Sequence[int], n: int
 ) -> list[int]:
-    """Which table is whose, of a directed model."""
+    """The position of each variable's table in a directed model."""
     table_of: dict[int, int] = {}
     for i, scope in enumerate(scopes):
         if scope[-1] in table_of:
-            raise numbers.wrong(
-                "one table for every child (the last variable); a file of factors begins with MARKOV",
+            raise numbers.error(
+                "one table per child (the last variable); a file of factors begins with MARKOV",
                 starts[i] + len(scope),
                 f"a second table for variable {scope[-1]}",
             )
         table_of[scope[-1]] = i
     for v in range(n):
         if v not in table_of:
-            raise numbers.wrong(f"a table with the child {v}", found=f"no table for variable {v}")
+            raise numbers.error(f"a table with the child {v}", found=f"no table for variable {v}")
     ordered = [table_of[v] for v in range(n)]
     cycle = find_cycle([scopes[i][:-1] for i in ordered])
     if cycle:
-        walk = " → ".join(map(str, [*cycle, cycle[0]]))
-        raise numbers.wrong(
-            "a directed graph without cycles", starts[table_of[cycle[0]]], f"the cycle {walk}"
+        path = " → ".join(map(str, [*cycle, cycle[0]]))
+        raise numbers.error(
+            "a directed graph without cycles", starts[table_of[cycle[0]]], f"the cycle {path}"
         )
     return ordered
 
@@ -193,10 +197,10 @@ def format_uai(model: TableModel) -> str:
 def parse_evidence(
     text: str, cards: Sequence[int] | None = None, source: str = "evidence"
 ) -> tuple[dict[int, int], ...]:
-    """What each sample of an evidence file observes: {variable: state}, by number.
+    """The observations of each sample of an evidence file: {variable: state}, by number.
 
     Two layouts are in use: one line `n variable state variable state …`, and the number of samples
-    followed by such a line for each. An empty text observes nothing.
+    followed by one such line per sample. An empty text is one sample without observations.
 
     >>> parse_evidence("2 1 0 2 1")
     ({1: 0, 2: 1},)
@@ -208,11 +212,11 @@ def parse_evidence(
         return ({},)
     alone = len(numbers.text.lstrip().partition("\n")[0].split()) == 1 and len(numbers.words) > 1
     one, many = _fits(numbers.words, False), _fits(numbers.words, True)
-    # Where the count comes out even both ways, one that stands alone on its line counts samples.
-    found = _samples(numbers, cards) if (many if one != many else alone) else (_sample(numbers, cards),)
+    # If both layouts fit, a first number alone on its line is the number of samples.
+    samples = _samples(numbers, cards) if (many if one != many else alone) else (_sample(numbers, cards),)
     if numbers.next < len(numbers.words):
-        raise numbers.wrong("the end of the file, after the last observation")
-    return found
+        raise numbers.error("the end of the file, after the last observation")
+    return samples
 
 
 def _fits(words: list[str], samples: bool) -> bool:
@@ -243,8 +247,8 @@ def _sample(numbers: _Numbers, cards: Sequence[int] | None) -> dict[int, int]:
             f"the state of variable {variable}", below=None if cards is None else cards[variable]
         )
         if observed.setdefault(variable, state) != state:
-            raise numbers.wrong(
-                "one state for a variable",
+            raise numbers.error(
+                "one state per variable",
                 at,
                 f"variable {variable} in state {observed[variable]} and {state}",
             )

@@ -1,4 +1,4 @@
-"""Models, one family a file."""
+"""Models: energies over named variables, one sub-package per family."""
 
 from ._boltzmann.rbm import RBM as RBM
 from ._boltzmann.rbm import GaussianRBM as GaussianRBM
@@ -18,7 +18,7 @@ from ._emissions.normal_prior import NormalPrior as NormalPrior
 from ._emissions.poisson import Poissons as Poissons
 from ._emissions.product import Product as Product
 from ._graphical.bayesian_network import BayesianNetwork as BayesianNetwork
-from ._graphical.bayesian_network import ConditionalTable as ConditionalTable
+from ._graphical.conditional_table import ConditionalTable as ConditionalTable
 from ._graphical.factor_graph import Factor as Factor
 from ._graphical.factor_graph import FactorGraph as FactorGraph
 from ._graphical.factor_graph import MarkovField as MarkovField

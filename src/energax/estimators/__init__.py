@@ -1,4 +1,4 @@
-"""Recipes with scikit-learn's manners: energy + default learner + default inference."""
+"""Estimators with the interface of scikit-learn: `fit`, `predict`, `score_samples`, `transform`."""
 
 from ._language.ngram import NGramModel as NGramModel
 from ._mixture.bernoulli import BernoulliMixture as BernoulliMixture

@@ -1,4 +1,4 @@
-"""The comparison as a person sees it: a table, what it means, and a bar while it is made."""
+"""The printed comparison: its table, its legend, and the progress bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from ._compare import Comparison, Score
+    from ._result import Comparison, Score
 
 _KINDS = {"exact": "exact", "lower bound": "bound", "upper bound": "above", "estimate": "estimate"}
 _COLOURS = {
@@ -22,7 +22,7 @@ _COLOURS = {
 
 
 def number(value: float, decimals: int = 2) -> str:
-    """A number with a true minus sign, and no minus before nothing.
+    """A number with a typographic minus sign, and none before zero.
 
     >>> number(-18.764), number(-0.001)
     ('−18.76', '0.00')
@@ -33,7 +33,7 @@ def number(value: float, decimals: int = 2) -> str:
 
 
 def _decimals(comparison: Comparison) -> int:
-    """Two, or more where two would hide every interval."""
+    """Two decimals, or more if two would round every interval to zero."""
     halves = [float(s.mean.stderr) for s in comparison.scores if s.mean is not None]
     smallest = min((h for h in halves if h > 0), default=0.1)
     return int(np.clip(1 - np.floor(np.log10(smallest)), 2, 4))
@@ -55,8 +55,8 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f}" if seconds else ""
 
 
-def rendered(comparison: Comparison) -> Any:
-    """A Rich renderable that is whole at 80 columns."""
+def render(comparison: Comparison) -> Any:
+    """A Rich renderable that fits into 80 columns."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
@@ -70,10 +70,10 @@ def rendered(comparison: Comparison) -> Any:
     table.add_column("to the best", justify="right", no_wrap=True)
     table.add_column("fit s", justify="right", no_wrap=True)
     table.add_column("status")
-    tied = _tied(comparison)
+    not_worse = _not_worse(comparison)
     for score in comparison.scores:
         *cells, status = _cells(score, comparison.best, decimals)
-        style = "bold" if score.name in tied else "dim" if score.rows is None else ""
+        style = "bold" if score.name in not_worse else "dim" if score.rows is None else ""
         table.add_row(*cells, Text(status, style=_COLOURS.get(score.status, "")), style=style)
 
     heading = Text()
@@ -84,15 +84,15 @@ def rendered(comparison: Comparison) -> Any:
     lines: list[Any] = [heading]
     lines += [Text(note) for note in comparison.notes]
     lines += [Text(), table, Text()]
-    lines.append(Text(_legend(comparison, tied), style="dim"))
+    lines.append(Text(_legend(comparison, not_worse), style="dim"))
     for score in comparison.scores:
         if score.rows is None:
             lines.append(Text(f"{score.label}: {score.status}, because {score.message}", style="dim"))
     return Group(*lines)
 
 
-def _tied(comparison: Comparison) -> set[str]:
-    """The best, and every model whose difference to it is not told from zero at 95 %."""
+def _not_worse(comparison: Comparison) -> set[str]:
+    """The best model, and every model that is not significantly worse at the 95 % level."""
     best = comparison.best
     if best is None:
         return set()
@@ -100,26 +100,26 @@ def _tied(comparison: Comparison) -> set[str]:
     return near | {best.name}
 
 
-def _legend(comparison: Comparison, tied: set[str]) -> str:
+def _legend(comparison: Comparison, not_worse: set[str]) -> str:
     if comparison.best is None:
         return "No model could be scored; the reasons are below."
     kinds = {s.mean.kind for s in comparison.scores if s.mean is not None}
     parts = [
         "How to read it: the mean of log p(row) over the held-out rows, higher is better, ± a 95 % interval.",
-        "“To the best” is paired row by row, so it can be sharp where the intervals on the left overlap;",
-        "bold: not told from the best." if len(tied) > 1 else "bold: the best.",
+        "“To the best” is paired row by row: it can be significant although the intervals overlap;",
+        "bold: not significantly worse than the best." if len(not_worse) > 1 else "bold: the best.",
     ]
     if "lower bound" in kinds:
-        parts.append("“Bound”: a lower bound, the truth is at least this.")
+        parts.append("“Bound”: a lower bound of the true value.")
     if "estimate" in kinds:
-        parts.append("“Estimate”: log Z or an integral was sampled.")
-    parts.append("“Fit s”: seconds to fit, with compilation.")
+        parts.append("“Estimate”: log Z or an integral was estimated by sampling.")
+    parts.append("“Fit s”: seconds to fit, including compilation.")
     return " ".join(parts)
 
 
 @contextlib.contextmanager
-def bar(total: int) -> Iterator[Any]:
-    """A progress bar on the error stream; plain lines where there is no terminal."""
+def progress_bar(total: int) -> Iterator[Any]:
+    """A progress bar on the error stream; plain lines if it is no terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -146,10 +146,10 @@ def bar(total: int) -> Iterator[Any]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task("", total=total)
+    with Progress(*columns, console=console, transient=True) as display:
+        task = display.add_task("", total=total)
 
         def watch(event: str, label: str, done: int, of: int) -> None:
-            shown.update(task, completed=done, description=label if event == "start" else None)
+            display.update(task, completed=done, description=label if event == "start" else None)
 
         yield watch

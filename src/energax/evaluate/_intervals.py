@@ -1,4 +1,4 @@
-"""How far a mean over rows may be from the truth."""
+"""Intervals for means over rows, for paired differences and for any statistic."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._util.keys import as_key, numpy_generator
+from .._util.sizes import HOST_NUMBERS
 from ..errors import BadInput
 from ..estimate import Estimate
 
@@ -15,7 +16,7 @@ from ..estimate import Estimate
 def _rows(values: Any, name: str = "values") -> np.ndarray:
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < 2:
-        raise BadInput(name, f"shape {array.shape}", "one number a row, at least two rows")
+        raise BadInput(name, f"shape {array.shape}", "one number per row, at least two rows")
     return array
 
 
@@ -28,8 +29,8 @@ def _level(level: float) -> float:
 def mean_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
     """mean ± √((t s)² / n + (z shared)²): Student's interval for the mean of independent rows.
 
-    Of an `Estimate`, s covers the spread between rows and each row's own error, and `shared` is
-    the error that all rows have in common, which no number of rows makes smaller.
+    For an `Estimate`, s includes the spread between rows and the error of each row, and `shared` is
+    the error that all rows have in common, which more rows do not reduce.
 
     >>> low, high = mean_interval([1.0, 2.0, 3.0])
     >>> round(low, 3), round(high, 3)
@@ -42,8 +43,8 @@ def mean_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
 def paired_difference(a: Estimate, b: Estimate) -> Estimate:
     """mean(aᵢ − bᵢ) over the same rows, with the error of the *differences*.
 
-    Two models find the same rows hard, so that the difference is known much better than either
-    mean. The difference of two bounds is no bound: its kind is `estimate`, unless both are exact.
+    The scores of two models are correlated over rows, so the difference has a smaller error than either
+    mean. The difference of two bounds is not a bound: its kind is `estimate`, unless both are exact.
 
     >>> a = Estimate(np.array([-1.0, -9.0, -2.0])); b = a - 0.5
     >>> paired_difference(a, b)
@@ -62,7 +63,7 @@ def bootstrap(
     n_resamples: int = 2000,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """The percentile interval of a statistic of rows drawn again with replacement.
+    """The percentile interval of a statistic over rows resampled with replacement.
 
     `statistic` takes rows of `values` along the first axis and an `axis` keyword.
     Efron (1979), Bootstrap methods: another look at the jackknife.
@@ -77,7 +78,7 @@ def bootstrap(
     if n_resamples < 2:
         raise BadInput("n_resamples", repr(n_resamples), "at least 2")
     generator, n = numpy_generator(as_key(key)), len(values)
-    chunk = max(1, 2**22 // max(1, values.size))  # resamples held at one time
+    chunk = max(1, HOST_NUMBERS // max(1, values.size))  # resamples held at one time
     found = []
     for start in range(0, n_resamples, chunk):
         picks = generator.integers(0, n, (min(chunk, n_resamples - start), n))

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from ..catalog import part
+from ..catalog import find, part
+from ..data._table import check_known_name, listed
+from ..errors import BadInput
 
 Data = Literal["binary", "real"]
+_KINDS = {"binary": "zeros and ones", "real": "real numbers"}
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """One way to build an estimator for `compare`.
+    """One model of `compare`: an estimator and how it is built.
 
-    `parameters` is a function of the training rows, called only when the model is fitted, so that
-    whatever it needs is loaded no earlier.
+    `parameters` is a function of the training rows. It is called when the model is fitted, so its imports
+    happen no earlier.
     """
 
-    estimator: str
+    estimator: str  # its name in the catalog
     name: str
-    label: str  # at most 19 signs, so that the table is whole at 80 columns
+    label: str  # at most 19 characters, so that the table fits into 80 columns
     data: Data
     parameters: Callable[[Any], dict[str, Any]]
     missing: bool = False  # whether missing values are summed out
 
+    def build(self, train: Any, seed: int) -> Any:
+        """The estimator, not fitted."""
+        return find(self.estimator).load()(**self.parameters(train), random_state=seed)
+
+    def unsupported_reason(self, data: str, has_missing: bool) -> str:
+        """A clause that says why the model does not fit such data, or ""."""
+        if self.data != data:
+            return f"for {_KINDS[self.data]}, and the data are {_KINDS[data]}"
+        return "not for rows with missing values" if has_missing and not self.missing else ""
+
 
 def _rbm(objective: Callable[[Any], Any], n_iter: int) -> Callable[[Any], dict[str, Any]]:
-    """Twelve hidden units, so that log Z stays exact and cheap, and a step that ends at zero."""
+    """12 hidden units, for which log Z is exact and cheap, and a step size that decays to zero."""
 
     def parameters(X: Any) -> dict[str, Any]:
         steps = n_iter * -(-len(X) // 100)
@@ -80,3 +93,44 @@ MODEL_SPECS: tuple[ModelSpec, ...] = (
     ModelSpec("EnergyModel", "energy-model", "neural energy", "real", _of()),
 )
 # fmt: on
+
+
+def model_specs() -> tuple[ModelSpec, ...]:
+    """Every model that `compare` can fit."""
+    return MODEL_SPECS
+
+
+def select(models: str | Iterable[str] | None, data: str) -> list[ModelSpec]:
+    """The models of these names; all that fit the data by default.
+
+    A name of a family (`rbm`, `GaussianMixture`) selects those of its members that fit the data.
+    """
+    everything = model_specs()
+    if models is None:
+        return [spec for spec in everything if spec.data == data]
+    words = [models] if isinstance(models, str) else models
+    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+    if not names:
+        raise BadInput("models", "no name", "at least one model")
+    selected: list[ModelSpec] = []
+    for name in names:
+        exact = [spec for spec in everything if spec.name == name.lower()]
+        family = [s for s in everything if name.lower() in (s.estimator.lower(), s.name.split("-")[0])]
+        found = exact or [spec for spec in family if spec.data == data] or family
+        if not found:
+            known = [spec.name for spec in everything]
+            check_known_name("models", name, known, "a model", "`energax models` lists")
+        selected += [spec for spec in found if spec not in selected]
+    return selected
+
+
+def check_any_supported(specs: list[ModelSpec], data: str, has_missing: bool) -> None:
+    """Raise unless at least one of the models fits the data."""
+    reasons: dict[str, list[str]] = {}
+    for spec in specs:
+        reasons.setdefault(spec.unsupported_reason(data, has_missing), []).append(spec.name)
+    if "" in reasons:
+        return
+    found = " and ".join(f"{listed(names, 6)} ({reason})" for reason, names in reasons.items())
+    others = [s.name for s in model_specs() if not s.unsupported_reason(data, has_missing)]
+    raise BadInput("models", found, f"at least one that suits: {listed(others)}")

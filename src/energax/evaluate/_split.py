@@ -1,4 +1,4 @@
-"""Rows to learn from, and rows that no model sees before it is scored."""
+"""Training rows and held-out rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..errors import BadInput
 
 
 def hold_out(n: int, test: float | int = 0.2, *, key: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the rows to learn from and of those to test on, both in order.
+    """Indices of the training rows and of the test rows, both sorted.
 
-    `test` is a fraction of the rows, or how many of them.
+    `test` is a fraction of the rows, or their number.
 
     >>> train, test_rows = hold_out(10, 0.3, key=0)
     >>> len(train), len(test_rows), sorted([*train.tolist(), *test_rows.tolist()]) == list(range(10))

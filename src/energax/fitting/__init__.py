@@ -1,5 +1,6 @@
-"""The loop: batches, history, stopping, checkpoints, devices."""
+"""The training loop: batches, restarts, stopping rules, checkpoints, devices."""
 
+from ._batching import ValidatedRows as ValidatedRows
 from ._checkpoint import Checkpoint as Checkpoint
 from ._learner import Learner as Learner
 from ._learner import check_setting as check_setting

@@ -1,7 +1,8 @@
-"""The door of the loop: data checked once, weights made whole, batches all of one size."""
+"""Data for the training loop: validation of rows and weights, validation splits, batches of equal size."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,33 +10,39 @@ import jax
 import numpy as np
 
 from .._util.keys import numpy_generator
+from .._util.sizes import number_of_rows, pad_weighted
 from ..energy import Energy
 from ..errors import BadInput
-from ..missing import number_of_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class ValidatedRows:
+    """Rows that the caller has validated, and their weights: `fit` does not check them again.
+
+    Rows of weight 0 must be copies of the first row.
+    """
+
+    data: dict[str, Any]
+    weight: np.ndarray
 
 
 def check_data(energy: Energy, data: Any, argument: str = "data") -> dict[str, Any]:
-    """Named rows in the spaces of the energy, or a `BadInput` that says which is not."""
+    """Return the rows of every variable, checked against its space; raise `BadInput` if one does not fit."""
     if not isinstance(data, Mapping):
         names = ", ".join(repr(n) for n in energy.spaces)
-        raise BadInput(
-            argument,
-            type(data).__name__,
-            f"a dict of arrays by variable name, among {names}",
-            'Try {"x": X}.',
-        )
+        expected = f"a dict of arrays by variable name, among {names}"
+        raise BadInput(argument, type(data).__name__, expected, 'Try {"x": X}.')
     unknown = sorted(set(data) - set(energy.spaces))
     if unknown or not data:
         raise BadInput(argument, f"the names {sorted(data)}", f"some of {sorted(energy.spaces)}")
     out = {name: energy.spaces[name].check(value, f"{argument}[{name!r}]") for name, value in data.items()}
     counts = {}
     for name, value in out.items():
-        if len(value.shape) != energy.spaces[name].ndim + 1:
-            raise BadInput(
-                f"{argument}[{name!r}]",
-                f"shape {value.shape}",
-                f"(n, *{energy.spaces[name].shape}): one row an example",
-            )
+        space = energy.spaces[name]
+        if len(value.shape) != space.ndim + 1:
+            expected = f"({', '.join(map(str, ('n', *space.shape)))}{'' if space.shape else ','})"
+            found = f"shape {value.shape}"
+            raise BadInput(f"{argument}[{name!r}]", found, f"{expected}: one example per row")
         counts[name] = value.shape[0]
     if len(set(counts.values())) > 1:
         raise BadInput(argument, f"row counts {counts}", "the same number of rows in every array")
@@ -45,30 +52,67 @@ def check_data(energy: Energy, data: Any, argument: str = "data") -> dict[str, A
 
 
 def check_weights(weights: Any, n: int, dtype: Any = np.float32) -> np.ndarray:
-    """Finite, non-negative, not all zero; None means one each."""
+    """Return the weights of n rows: finite, not negative, not all zero; ones if None."""
     if weights is None:
         return np.ones(n, dtype)
+    expected = f"({n},): one number per row"
     try:
         w = np.asarray(weights, dtype=dtype)
     except (TypeError, ValueError):
-        found = f"{type(weights).__name__} of what is no number"
-        raise BadInput("weights", found, f"({n},): one number a row") from None
+        raise BadInput("weights", f"{type(weights).__name__} with non-numeric entries", expected) from None
     if w.shape != (n,):
-        raise BadInput("weights", f"shape {w.shape}", f"({n},): one number a row")
+        raise BadInput("weights", f"shape {w.shape}", expected)
     if not np.isfinite(w).all() or (w < 0).any() or not w.any():
         raise BadInput("weights", "NaN, inf, negative or only zeros", "finite numbers >= 0, not all 0")
     return w
 
 
 def real_dtype(data: Any) -> Any:
-    """The widest real dtype among the arrays as JAX will hold them; float32 if there is none."""
+    """Return the widest real dtype among the arrays, as JAX stores it; float32 if there is none."""
     kinds = [np.dtype(leaf.dtype) for leaf in jax.tree.leaves(data) if np.dtype(leaf.dtype).kind == "f"]
     widest = max(kinds, key=lambda d: d.itemsize, default=np.dtype(np.float32))
     return jax.dtypes.canonicalize_dtype(widest)
 
 
+def fill_zero_weight_rows(data: Any, weight: np.ndarray) -> Any:
+    """Return the rows, those of weight 0 replaced by copies of the first row with a weight.
+
+    Their content is not used, but an energy that overflows on them would have the gradient 0 · ∞ = NaN.
+    """
+    unused, first = np.flatnonzero(weight == 0), np.argmax(weight > 0)
+    if not len(unused) or all(
+        (np.asarray(a[unused]) == np.asarray(a[first])).all() for a in jax.tree.leaves(data)
+    ):
+        return data  # no copy of the table
+    row = np.arange(len(weight))
+    row[unused] = first
+    return jax.tree.map(lambda a: a[row], data)
+
+
+def pad_to_multiple(data: Any, weight: np.ndarray, multiple: int) -> tuple[Any, np.ndarray]:
+    """Return rows and weights, padded with rows of weight 0 to a multiple of `multiple` rows."""
+    return pad_weighted(data, weight, len(weight) + -len(weight) % multiple)
+
+
+def split_validation(
+    data: Any, weight: np.ndarray, fraction: float, key: jax.Array
+) -> tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray]]:
+    """Return (training rows, weights) and (validation rows, weights); rows of weight 0 are for training."""
+    if not 0 < fraction < 1:
+        raise BadInput("validation", repr(fraction), "a fraction strictly between 0 and 1")
+    counted, padding = np.flatnonzero(weight), np.flatnonzero(weight == 0)
+    n_validation = max(1, round(fraction * len(counted)))
+    if n_validation >= len(counted):
+        found = f"{n_validation} of {len(counted)} rows with a weight"
+        raise BadInput("validation", found, "at least one row left to learn")
+    order = numpy_generator(key, 2**31).permutation(counted)
+    training = np.sort(np.append(order[n_validation:], padding))
+    take = lambda rows: jax.tree.map(lambda a: a[rows], (data, weight))
+    return take(training), take(np.sort(order[:n_validation]))
+
+
 def batch_layout(n: int, batch_size: int | None) -> tuple[int, int]:
-    """(number of batches, rows in each): as even as can be, so that little is padding.
+    """Return (number of batches, rows in each), with as little padding as possible.
 
     >>> batch_layout(1437, 100)
     (15, 96)
@@ -79,45 +123,19 @@ def batch_layout(n: int, batch_size: int | None) -> tuple[int, int]:
     return n_batches, -(-n // n_batches)
 
 
-def epoch_order(key: jax.Array, epoch: int, n: int, n_batches: int, size: int) -> np.ndarray:
-    """A shuffle of the rows as (n_batches, size) indices; the largest integer stands for padding."""
+def shuffle_batches(key: jax.Array, epoch: int, n: int, n_batches: int, size: int) -> np.ndarray:
+    """Return shuffled row numbers, (n_batches, size); the largest integer marks padding."""
     order = numpy_generator(key, epoch).permutation(n).astype(np.int32)
-    padded = np.full(n_batches * size, np.iinfo(np.int32).max, np.int32)
-    # Padding goes to the ends of the last batches, one row each, and never makes a batch empty.
-    short = n_batches * size - n
-    grid = padded.reshape(n_batches, size)
-    whole = (n_batches - short) * size
-    grid[: n_batches - short] = order[:whole].reshape(-1, size)
-    if short:
-        grid[n_batches - short :, : size - 1] = order[whole:].reshape(short, size - 1)
-    return grid
-
-
-def fill_zero_weight_rows(data: Any, weight: np.ndarray) -> Any:
-    """The same rows, those of weight 0 holding what the first that counts holds.
-
-    Nothing they say is used; but an energy that overflows on them has a gradient that no weight undoes,
-    since 0 · ∞ is NaN.
-    """
-    nothing, first = np.flatnonzero(weight == 0), np.argmax(weight > 0)
-    if not len(nothing) or all(
-        (np.asarray(a[nothing]) == np.asarray(a[first])).all() for a in jax.tree.leaves(data)
-    ):
-        return data  # nothing of the size of the table is copied
-    row = np.arange(len(weight))
-    row[nothing] = first
-    return jax.tree.map(lambda a: a[row], data)
-
-
-def padded_rows(data: Any, weight: np.ndarray, multiple: int) -> tuple[Any, np.ndarray]:
-    """Rows repeated, with weight 0, until their number divides by `multiple`."""
-    short = -len(weight) % multiple
-    if not short:
-        return data, weight
-    grow = lambda a: np.concatenate([a, np.repeat(a[:1], short, axis=0)])
-    return jax.tree.map(grow, data), np.concatenate([weight, np.zeros(short, weight.dtype)])
+    batches = np.full((n_batches, size), np.iinfo(np.int32).max, np.int32)
+    # The last batches have one padded row each, at the end, so that no batch is empty.
+    n_short = n_batches * size - n
+    n_full = n_batches - n_short
+    batches[:n_full] = order[: n_full * size].reshape(-1, size)
+    if n_short:
+        batches[n_full:, : size - 1] = order[n_full * size :].reshape(n_short, size - 1)
+    return batches
 
 
 def is_stream(data: Any) -> bool:
-    """Whether data is an iterable of batches, or a function that starts one, rather than arrays."""
+    """Return whether data is an iterable of batches, or a function that returns one, instead of arrays."""
     return callable(data) or (isinstance(data, Iterable) and not isinstance(data, Mapping | np.ndarray | str))

@@ -1,4 +1,4 @@
-"""Where a fit was when it stopped, so that the same call goes on from there."""
+"""Checkpoints: the state of a fit in a file, from which the same call of `fit` resumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._static_functions import HashableFunction, stable_text
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Save the fit to `path` every so many epochs (and, for streams, batches), atomically."""
+    """Save the fit to `path` every `every` epochs (of a stream also every `every` batches), atomically."""
 
     path: str | os.PathLike
     every: int = 1
@@ -46,7 +46,7 @@ def _to_numpy(leaf: Any) -> np.ndarray:
 
 
 def fingerprint(*parts: Any) -> str:
-    """A digest of what makes two fits the same fit: structure, settings and the data itself."""
+    """Return a digest of the parts, arrays included: equal for the same fit, also in another process."""
     h = hashlib.sha256()
     for part in parts:
         leaves, treedef = jax.tree.flatten(part)
@@ -57,7 +57,7 @@ def fingerprint(*parts: Any) -> str:
                 h.update(f"{array.dtype}{array.shape}".encode())
                 h.update(np.ascontiguousarray(array).tobytes())
             else:
-                h.update(stable_text(HashableFunction(leaf).parts).encode())
+                h.update(stable_text(HashableFunction(leaf).description).encode())
     return h.hexdigest()
 
 
@@ -68,7 +68,7 @@ def save_carry(checkpoint: Checkpoint, carry: Any, history: np.ndarray, extra: d
 
 
 def load_carry(checkpoint: Checkpoint, like: Any, identity: str) -> tuple[Any, np.ndarray, dict] | None:
-    """The saved carry in the shape of `like`, or None where there is no file yet."""
+    """Return (carry, history, document) as saved, the carry like `like`; None if there is no file yet."""
     if not Path(checkpoint.path).exists():
         return None
     arrays, document = storage.read(checkpoint.path)
@@ -76,7 +76,7 @@ def load_carry(checkpoint: Checkpoint, like: Any, identity: str) -> tuple[Any, n
         raise BadInput(
             "checkpoint",
             f"{checkpoint.path}, saved by a fit of another energy, data, learner or key",
-            "a checkpoint of this very fit",
+            "a checkpoint of this fit",
             "Give another path, or delete the file to start anew.",
         )
     leaves, treedef = jax.tree.flatten(like)
@@ -85,7 +85,7 @@ def load_carry(checkpoint: Checkpoint, like: Any, identity: str) -> tuple[Any, n
     if len(arrays) != len(wanted) + 1 or any(
         f is None or (f.shape, f.dtype) != (w.shape, w.dtype) for f, w in zip(found, wanted, strict=True)
     ):
-        raise BadFile(f"{checkpoint.path}: does not hold the arrays of this fit. Delete it to start anew.")
+        raise BadFile(f"{checkpoint.path}: does not contain the arrays of this fit. Delete it to start anew.")
     saved = iter(range(len(arrays)))
 
     def restore(leaf):

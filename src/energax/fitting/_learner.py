@@ -1,4 +1,4 @@
-"""What the loop asks of a learner: a start, a step, a criterion. It never sees the data set."""
+"""`Learner`: the interface between the training loop and a learning algorithm."""
 
 from __future__ import annotations
 
@@ -14,48 +14,52 @@ from ..energy import Energy
 from ..errors import check_number
 
 
-def check_setting(name: str, value: Any, fits: Callable[[Any], bool], expected: str) -> None:
-    """Refuse a setting of a learner that is no number, or not one that fits; arrays of JAX may be traced."""
+def check_setting(name: str, value: Any, is_valid: Callable[[Any], bool], expected: str) -> None:
+    """Raise `BadInput` if a learner's setting is not a valid number. JAX arrays are not checked: they may
+    be traced."""
     if value is None or isinstance(value, jax.Array):
         return
-    check_number(name, value, fits, expected)
+    check_number(name, value, is_valid, expected)
 
 
 class Learner(eqx.Module):
-    """Anything that improves θ from a batch of rows.
+    """An algorithm that improves θ from a batch of rows.
 
     Subclasses are frozen modules whose fields are their hyperparameters. `step` returns the
-    new energy, the new state, and the loss as named terms that sum to it: when a fit leaves
-    the finite numbers, the status names the term.
+    new energy, the new state, and the loss as named terms that sum to it: if one is not finite,
+    the status of the fit names the term.
     """
 
-    #: The fixed-point learners never raise their objective on a full batch; the loop holds them to it.
+    #: Whether a step on all rows never raises the objective; if it did, the message of the fit says so.
     monotone: ClassVar[bool] = False
-    #: How products of matrices are computed, in JAX's words; None leaves it to JAX, which on
-    #: accelerators rounds single precision to fewer bits: fine for a noisy gradient, and for nothing else.
+    #: JAX's precision of matrix products. None is JAX's default, which on accelerators rounds
+    #: float32 to fewer bits: enough for stochastic gradients only.
     matmul_precision: ClassVar[str | None] = None
 
     def check(self, energy: Energy, data: Mapping[str, Any]) -> None:
-        """Raise `Unsuitable`, naming what would fit, if this cannot learn that energy from that data."""
+        """Raise `Unsuitable`, with an alternative, if this learner cannot fit the energy to the data."""
 
     @abstractmethod
     def init(self, energy: Energy, batch: Batch, key: Any, trainable: Any) -> Any:
-        """The state before the first step: optimizer moments, chains, running sums, a partner."""
+        """Return the state before the first step: optimizer moments, chains, running sums, a partner."""
 
     @abstractmethod
     def step(
         self, energy: Energy, state: Any, batch: Batch, key: Any, trainable: Any
     ) -> tuple[Energy, Any, dict[str, Any]]:
-        """One improvement: (energy, state, {term: loss})."""
+        """Return (energy, state, {term: loss}) after one update.
+
+        `trainable` is a tree of bools like the energy. The loop restores frozen leaves after every step.
+        """
 
     @abstractmethod
     def evaluate(self, energy: Energy, state: Any, batch: Batch, key: Any) -> dict[str, Any]:
-        """The loss terms on rows that are not learned from."""
+        """Return the loss terms on validation rows."""
 
     def partner(self, state: Any) -> Any:
-        """The module trained beside the energy, if there is one."""
+        """Return the module trained beside the energy, or None."""
         return None
 
     def converged(self, before: Any, after: Any, old: Energy, new: Energy) -> Any:
-        """Whether this step of the objective (or of θ) was small enough to stop; traced."""
+        """Return whether the objective, or θ, changed little enough to stop; traced by JAX."""
         return False

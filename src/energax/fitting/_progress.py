@@ -1,4 +1,4 @@
-"""A Rich progress bar with the time left, or nothing at all."""
+"""A Rich progress bar of a fit, or nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 
 class Bar:
-    """Shows epochs done, the objective, and when it will be over."""
+    """A bar with the number of epochs, the objective, the elapsed and the remaining time."""
 
-    def __init__(self, shown: bool, total: int, done: int = 0):
+    def __init__(self, visible: bool, total: int, done: int = 0):
         self.bar: Any = None
-        if not shown:
+        if not visible:
             return
         from rich.progress import (
             BarColumn,
@@ -44,6 +44,6 @@ class Bar:
             self.bar.stop()
 
     def update(self, done: int, objectives: Any) -> None:
-        """`objectives`: one number, or one for every restart, of which the best is shown."""
+        """Show `done` epochs and the best of `objectives`: one number, or one per restart."""
         if self.bar:
             self.bar.update(self.task, completed=done, objective=f"{np.min(objectives):.5g}")

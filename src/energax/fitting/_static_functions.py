@@ -1,9 +1,7 @@
-"""Functions compared by what they are made of.
+"""Functions that are equal if their code and captured values are equal.
 
-Optax builds an optimizer from closures, so that `optax.adam(1e-3)` twice is two different
-functions, and code compiled for the first would be compiled again for the second. Two
-closures with the same code and equal captured values do the same thing; a function wrapped
-in `HashableFunction` is hashed and compared so.
+`optax.adam(1e-3)` makes new closures at every call. JAX compares functions by identity, so a second fit with
+an equal optimizer would compile again. Wrapped in `HashableFunction`, equal closures share compiled code.
 """
 
 from __future__ import annotations
@@ -18,16 +16,16 @@ import jax
 import numpy as np
 
 
-def _parts(value: Any, seen: tuple[int, ...] = ()) -> Any:
-    """A hashable description of a value, equal for values that behave the same."""
-    if id(value) in seen:  # a function that calls itself
+def _describe(value: Any, seen: tuple[int, ...] = ()) -> Any:
+    """Return a hashable description of a value, equal for values that behave the same."""
+    if id(value) in seen:  # a recursive function
         return "again"
-    deeper = functools.partial(_parts, seen=(*seen, id(value)))
+    deeper = functools.partial(_describe, seen=(*seen, id(value)))
     if isinstance(value, types.FunctionType):
-        cells = tuple(_cell(c, deeper) for c in value.__closure__ or ())
+        cells = tuple(_describe_cell(c, deeper) for c in value.__closure__ or ())
         defaults = tuple(map(deeper, value.__defaults__ or ()))
         keywords = tuple((k, deeper(v)) for k, v in (value.__kwdefaults__ or {}).items())
-        return ("function", value.__code__, _globals(value, deeper), cells, defaults, keywords)
+        return ("function", value.__code__, _describe_globals(value, deeper), cells, defaults, keywords)
     if isinstance(value, functools.partial):
         keywords = tuple((k, deeper(v)) for k, v in sorted(value.keywords.items()))
         return ("partial", deeper(value.func), tuple(map(deeper, value.args)), keywords)
@@ -47,72 +45,73 @@ def _parts(value: Any, seen: tuple[int, ...] = ()) -> Any:
     return (type(value), value)
 
 
-def _globals(function: types.FunctionType, deeper: Any) -> Any:
-    """The values of the globals that a function names, where they may change: not in installed packages.
+def _describe_globals(function: types.FunctionType, deeper: Any) -> Any:
+    """Describe the values of the globals that a function reads; of an installed package only its name.
 
-    In a notebook the same code means another function once a variable it reads was set anew.
+    In a notebook a function with the same code changes when a global that it reads is set again.
     """
-    home = function.__globals__
-    if "site-packages" in (home.get("__file__") or ""):
-        return home.get("__name__")
-    return tuple((name, deeper(home[name])) for name in _names(function.__code__) if name in home)
+    namespace = function.__globals__
+    if "site-packages" in (namespace.get("__file__") or ""):
+        return namespace.get("__name__")
+    names = _global_names(function.__code__)
+    return tuple((name, deeper(namespace[name])) for name in names if name in namespace)
 
 
-def _names(code: types.CodeType) -> tuple[str, ...]:
+def _global_names(code: types.CodeType) -> tuple[str, ...]:
     inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    return tuple(dict.fromkeys([*code.co_names, *(n for c in inner for n in _names(c))]))
+    return tuple(dict.fromkeys([*code.co_names, *(n for c in inner for n in _global_names(c))]))
 
 
-def _cell(cell: Any, deeper: Any) -> Any:
+def _describe_cell(cell: Any, deeper: Any) -> Any:
     try:
         return deeper(cell.cell_contents)
     except ValueError:  # an empty cell
         return None
 
 
-def stable_text(parts: Any) -> str:
-    """A description that is the same in another process: no addresses, code by its instructions."""
-    if isinstance(parts, types.CodeType):
-        consts = ",".join(stable_text(c) for c in parts.co_consts)
-        return f"code({parts.co_name},{parts.co_code.hex()},{parts.co_names},{consts})"
-    if isinstance(parts, tuple):
-        if parts[:1] == ("id",):
+def stable_text(description: Any) -> str:
+    """Return a description as text that is the same in another process: without addresses."""
+    if isinstance(description, types.CodeType):
+        consts = ",".join(stable_text(c) for c in description.co_consts)
+        return f"code({description.co_name},{description.co_code.hex()},{description.co_names},{consts})"
+    if isinstance(description, tuple):
+        if description[:1] == ("id",):
             return "id"
-        return "(" + ",".join(map(stable_text, parts)) + ")"
-    if isinstance(parts, type | types.ModuleType):
-        return parts.__name__
-    return re.sub(r"0x[0-9a-f]+", "", repr(parts))
+        return "(" + ",".join(map(stable_text, description)) + ")"
+    if isinstance(description, type | types.ModuleType):
+        return description.__name__
+    return re.sub(r"0x[0-9a-f]+", "", repr(description))
 
 
 class HashableFunction:
-    """A function with the equality of its parts."""
+    """A function compared by its code and captured values."""
 
-    __slots__ = ("function", "parts")
+    __slots__ = ("description", "function")
 
     def __init__(self, function: Any):
         self.function = function
-        self.parts = _parts(function)
+        self.description = _describe(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
     def __hash__(self) -> int:
-        return hash(self.parts)
+        return hash(self.description)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, HashableFunction) and self.parts == other.parts
+        return isinstance(other, HashableFunction) and self.description == other.description
 
 
 def hash_functions(tree: Any) -> Any:
-    """The tree with every plain function or partial among its leaves made comparable."""
+    """Return the tree with every function and partial among its leaves as a `HashableFunction`."""
 
     def wrap(leaf):
-        plain = isinstance(leaf, types.FunctionType | functools.partial)
-        return HashableFunction(leaf) if plain and not eqx.is_array(leaf) else leaf
+        is_function = isinstance(leaf, types.FunctionType | functools.partial)
+        return HashableFunction(leaf) if is_function and not eqx.is_array(leaf) else leaf
 
     return jax.tree.map(wrap, tree)
 
 
-def plain(tree: Any) -> Any:
-    """The inverse of `hash_functions`."""
+def unwrap_functions(tree: Any) -> Any:
+    """Return the tree with the original functions: the inverse of `hash_functions`."""
     return jax.tree.map(lambda leaf: leaf.function if isinstance(leaf, HashableFunction) else leaf, tree)

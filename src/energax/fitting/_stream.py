@@ -1,9 +1,10 @@
-"""Batches that come from outside and are seen one at a time: data that does not fit in memory."""
+"""The training loop for data that does not fit in memory: batches are read one at a time."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,138 +13,124 @@ import numpy as np
 
 from ..batch import Batch
 from ..errors import BadInput
-from ..missing import Masked, number_of_rows
-from . import _epochs as compiled
-from ._batching import check_data, check_weights, fill_zero_weight_rows, padded_rows, real_dtype
+from ..missing import Masked
+from . import _epochs
+from ._batching import pad_to_multiple
 from ._checkpoint import fingerprint, load_carry, save_carry
 from ._progress import Bar
 from ._result import Fit
-from ._static_functions import hash_functions
-
-if TYPE_CHECKING:
-    from ._loop import _Run
+from ._run import Run
 
 
 class _Batches:
-    """The batches of one epoch after another, checked, and padded to one size."""
+    """The validated batches of a stream, padded to one size; iterated once per epoch."""
 
-    def __init__(self, run: _Run, source: Any, epochs: int):
+    def __init__(self, run: Run, source: Any, epochs: int):
         self.run, self.source = run, source
-        self.size, self.with_missing = 0, frozenset[str]()
+        self.size, self.masked = 0, frozenset[str]()
         self.names: frozenset[str] | None = None
         if isinstance(source, Iterator) and epochs > 1:
             raise BadInput(
                 "data",
                 f"an iterator, which can be read only once, and epochs={epochs}",
-                "something that can be read again",
+                "data that can be read again",
                 "Pass a function that returns a new iterator, or epochs=1.",
             )
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         for i, item in enumerate(self.source() if callable(self.source) else self.source):
             data, weights = item if isinstance(item, tuple) else (item, None)
-            data = check_data(self.run.energy, data, f"batch {i}")
-            weight = check_weights(weights, number_of_rows(data), real_dtype((data, self.run.energy_arrays)))
-            data = fill_zero_weight_rows(data, weight)
+            data, weight = self.run.check_rows(data, weights, f"batch {i}")
             if self.names not in (None, frozenset(data)):
                 found, before = f"the names {sorted(data)}", sorted(self.names or ())
                 raise BadInput(f"batch {i}", found, f"those of the batches before: {before}")
             self.names = frozenset(data)
-            # Once a variable has missing values it stays masked: the compiled step is for one kind.
-            missing = {k for k, v in data.items() if isinstance(v, Masked)}
-            if missing - self.with_missing:
-                self.run.learner.check(self.run.energy, data)
-            self.with_missing |= missing
-            for name in self.with_missing & set(data):
-                if not isinstance(data[name], Masked):
-                    data[name] = Masked(data[name], np.ones(data[name].shape, bool))
+            data = self._mask(data)
             self.size = max(self.size, len(weight))
-            short = self.size - len(weight)
-            if short:
-                data, weight = padded_rows(data, weight, self.size)
-            yield padded_rows(data, weight, self.run.shards)
+            data, weight = pad_to_multiple(data, weight, self.size)
+            yield pad_to_multiple(data, weight, self.run.shards)
+
+    def _mask(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Mask the variables that had missing values in any batch so far, so that the step compiles once."""
+        masked = {k for k, v in data.items() if isinstance(v, Masked)}
+        if masked - self.masked:
+            self.run.learner.check(self.run.energy, data)
+        self.masked |= masked
+        complete = self.masked - masked
+        return data | {k: Masked(data[k], np.ones(data[k].shape, bool)) for k in complete}
 
 
 @eqx.filter_jit
-def _one_batch(program: compiled.Program, carry: compiled.Carry, data: Any, weight: Any, key: Any) -> Any:
-    """One update. → (energy, state, step, loss terms, is bad, which term)."""
-    return compiled.run_batches(program, carry, data, weight, None, jnp.int32(1), key)
+def _run_batch(program: _epochs.Program, carry: _epochs.Carry, data: Any, weight: Any, key: Any) -> Any:
+    """One update. → (energy, state, step, loss terms, whether one is not finite, which term)."""
+    return _epochs.run_batches(program, carry, data, weight, None, jnp.int32(1), key)
 
 
-@eqx.filter_jit
-def _end_epoch(program: compiled.Program, carry: Any, outcome: Any, validation: Any, key: Any) -> Any:
-    return compiled.after_epoch(program, carry, outcome, validation, key)
+_end_epoch = eqx.filter_jit(_epochs.end_epoch)
 
 
-def fit_stream(run: _Run, source: Any, epochs: int, validation: Any) -> Fit:
-    """The same loop as for arrays, with the batches handed over one by one."""
+def fit_stream(run: Run, source: Any, epochs: int, validation: Any) -> Fit:
+    """Fit to an iterable of dicts of arrays, or to a function that returns one."""
     if isinstance(validation, float):
         raise BadInput("validation", "a fraction of a stream", "a dict of held-out rows")
     batches = _Batches(run, source, epochs)
-    first = next(iter(batches), None) if not isinstance(source, Iterator) else None
-    pending = None
-    if isinstance(source, Iterator):  # what was taken to look at must still be learned from
-        pending = iter(batches)
-        first = next(pending, None)
+    iterator = iter(batches)
+    first = next(iterator, None)
     if first is None:
         raise BadInput("data", "a stream without batches", "at least one batch")
     data, weight = first
     program = run.program(data)
-    held_out = run.held_out(validation, data, weight.dtype)
-    key = compiled.restart_keys(run.key, 1)[0]
-    energy = run.place(hash_functions(run.energy), by_rows=False)
-    placed = run.place((data, weight), by_rows=True)
-    carry, names = compiled.start_restarts(
-        program, energy, placed[0], placed[1], key[None], held_out is not None, False, None
-    )
-    carry = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, carry)
-    return _Stream(run, program.naming(names), carry, held_out, key).go(batches, pending, first, epochs)
+    held_out = run.check_validation(validation, data, weight.dtype)
+    keys = _epochs.restart_keys(run.key, 1)
+    data, weight = run.place((data, weight), by_rows=True)
+    program, carries = run.start(program, data, weight, keys, held_out is not None)
+    # An iterator cannot be read again: its only epoch begins with the batch that was read above.
+    once = itertools.chain([first], iterator) if isinstance(source, Iterator) else None
+    carry = _epochs.take_restart(carries, np.int32(0))
+    return _StreamLoop(run, program, carry, held_out, keys[0]).go(once or batches, epochs)
 
 
-class _Stream:
-    """The host loop over a stream, with what has been seen of the epoch at hand."""
+class _StreamLoop:
+    """The loop over a stream, with its position within the current epoch."""
 
-    def __init__(self, run: _Run, program: compiled.Program, carry: Any, held_out: Batch | None, key: Any):
+    def __init__(self, run: Run, program: _epochs.Program, carry: Any, held_out: Batch | None, key: Any):
         self.run, self.program, self.held_out, self.key = run, program, held_out, key
-        self.start = carry  # at the beginning of the epoch, to go back to if it diverges
+        self.start = carry  # at the beginning of the epoch, restored if it diverges
         self.now = carry
         self.position = 0
         self.totals = np.zeros(len(program.term_names) + 1)  # weighted losses, and the weight
         self.history = np.zeros((0, len(program.term_names) + 1))
-        self.identity = "stream/" + fingerprint(run.original, run.learner, run.key, run.spec, held_out)
+        self.identity = "stream/" + fingerprint(run.original, run.learner, run.key, run.trainable, held_out)
 
-    def go(self, batches: Any, pending: Any, first: Any, epochs: int) -> Fit:
+    def go(self, batches: Any, epochs: int) -> Fit:
         self._resume()
-        stopped = False
-        with Bar(self.run.shown, epochs, len(self.history)) as bar:
-            while len(self.history) < epochs and int(self.start.code) == compiled.RUNNING and not stopped:
-                outcome = self._epoch(batches, pending, first)
-                self.start, row = _end_epoch(
-                    self.program, self.start, outcome, self.held_out, compiled.subkey(self.key, "validation")
-                )
+        run, stopped = self.run, False
+        with Bar(run.progress, epochs, len(self.history)) as bar:
+            while len(self.history) < epochs and int(self.start.code) == _epochs.RUNNING and not stopped:
+                outcome = self._epoch(batches)
+                validation_key = _epochs.subkey(self.key, "validation")
+                self.start, row = _end_epoch(self.program, self.start, outcome, self.held_out, validation_key)
                 self.now, self.position = self.start, 0
                 self.totals[:] = 0
                 self.history = np.concatenate([self.history, np.asarray(row)[None]])
                 self._save()
                 bar.update(len(self.history), self.start.objective)
-                carries = jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, self.start)
-                stopped = self.run.call_back(carries, self.history[None], self.program)
-        carries = jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, self.start)
-        return self.run.result(self.program, carries, self.history[None], self.held_out is not None, stopped)
+                carries = _epochs.add_restart_axis(self.start)
+                stopped = run.run_callbacks(carries, self.history[None], self.program)
+        carries = _epochs.add_restart_axis(self.start)
+        return run.result(self.program, carries, self.history[None], self.held_out is not None, stopped)
 
-    def _epoch(self, batches: Any, pending: Any, first: Any) -> Any:
-        epoch_key = jax.random.fold_in(compiled.subkey(self.key, "epochs"), self.start.epoch)
+    def _epoch(self, batches: Any) -> Any:
+        epoch_key = jax.random.fold_in(_epochs.subkey(self.key, "epochs"), self.start.epoch)
         bad, which = jnp.array(False), jnp.int32(0)
-        source = iter(batches) if pending is None else _chain_first(first, pending)
-        for i, (data, weight) in enumerate(source):
+        for i, (data, weight) in enumerate(batches):
             if i < self.position:
-                continue  # already learned from before the interruption
+                continue  # learned from before the interruption
             data, weight = self.run.place((data, weight), by_rows=True)
-            energy, state, step, losses, bad, which = _one_batch(
+            energy, state, step, losses, bad, which = _run_batch(
                 self.program, self.now, data, weight, jax.random.fold_in(epoch_key, i)
             )
-            share = float(weight.sum())
-            self.totals += share * np.append(np.asarray(losses, float), 1.0)
+            self.totals += float(weight.sum()) * np.append(np.asarray(losses, float), 1.0)
             self.now = eqx.tree_at(lambda c: (c.energy, c.state, c.step), self.now, (energy, state, step))
             self.position = i + 1
             if bad:
@@ -166,8 +153,3 @@ class _Stream:
         if saved:
             (self.start, self.now), self.history, document = saved
             self.position, self.totals = document["position"], np.array(document["totals"])
-
-
-def _chain_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest

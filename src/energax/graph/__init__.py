@@ -1,4 +1,4 @@
-"""Structure without numbers: separation, moral and chordal graphs, trees of cliques, causes."""
+"""Graphs: separation, moral and chordal graphs, clique trees, causal adjustment, structure from data."""
 
 from ..algorithms.chains.markov import CommunicatingClass as CommunicatingClass
 from ..algorithms.chains.markov import absorption_probabilities as absorption_probabilities

@@ -1,4 +1,4 @@
-"""What to adjust for: interventions on structure, back doors and front doors.
+"""Causal adjustment: interventions on structure, back-door and front-door sets.
 
 Reference: Pearl, Causality, 2nd edition, 2009, chapter 3.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadInput
 from ._moral import moralise
 from ._separation import ancestors, d_separated, descendants
-from ._validation import Node, apart, as_node, as_nodes, directed
+from ._validation import Node, as_node, as_nodes, check_directed, check_disjoint
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """True where a criterion holds; printed, it says which part fails."""
+    """True if a criterion holds; its string says which part fails."""
 
     holds: bool
     reasons: tuple[str, ...] = ()
@@ -34,14 +34,14 @@ class Verdict:
 
 
 def do(graph: nx.DiGraph, nodes: Any) -> nx.DiGraph:
-    """The graph after setting some nodes by hand: no arrow points at them any more.
+    """The graph after an intervention on some nodes: without the arrows that point at them.
 
     >>> import networkx as nx
     >>> g = nx.DiGraph([("season", "rain"), ("season", "sprinkler"), ("sprinkler", "wet")])
     >>> sorted(do(g, "sprinkler").edges)
     [('season', 'rain'), ('sprinkler', 'wet')]
     """
-    directed(graph)
+    check_directed(graph)
     cut = as_nodes(graph, nodes, "nodes")
     result = graph.copy()
     result.remove_edges_from(list(result.in_edges(cut)))
@@ -54,22 +54,25 @@ def _without_arrows_from(graph: nx.DiGraph, nodes: tuple[Node, ...]) -> nx.DiGra
     return result
 
 
-def _question(graph: nx.DiGraph, cause: Any, effect: Any, other: Any, name: str) -> tuple[Node, Node, tuple]:
-    directed(graph)
+def _check_nodes(
+    graph: nx.DiGraph, cause: Any, effect: Any, other: Any, name: str
+) -> tuple[Node, Node, tuple]:
+    """Cause, effect and other nodes, which must all be different."""
+    check_directed(graph)
     x, y = as_node(graph, cause, "cause"), as_node(graph, effect, "effect")
     if x == y:
         raise BadInput("effect", f"{y!r}, the cause itself", "another node")
     nodes = as_nodes(graph, other, name)
-    apart(name, "cause", nodes, [x])
-    apart(name, "effect", nodes, [y])
+    check_disjoint(name, "cause", nodes, [x])
+    check_disjoint(name, "effect", nodes, [y])
     return x, y, nodes
 
 
 def is_backdoor(graph: nx.DiGraph, cause: Any, effect: Any, adjust: Any = ()) -> Verdict:
-    """Whether adjusting for some nodes turns association into causation: the back-door criterion.
+    """Whether adjusting for some nodes gives the causal effect: the back-door criterion.
 
-    None of them may follow the cause, and together they must block every path into the cause. Then
-    p(y | do(x)) = Σ_z p(z) p(y | x, z).
+    None of them may be a descendant of the cause, and together they must block every path into the
+    cause. Then p(y | do(x)) = Σ_z p(z) p(y | x, z).
 
     >>> import networkx as nx
     >>> g = nx.DiGraph([("age", "drug"), ("age", "cure"), ("drug", "cure")])
@@ -78,9 +81,9 @@ def is_backdoor(graph: nx.DiGraph, cause: Any, effect: Any, adjust: Any = ()) ->
     >>> bool(is_backdoor(g, "drug", "cure", "age"))
     True
     """
-    x, y, given = _question(graph, cause, effect, adjust, "adjust")
+    x, y, given = _check_nodes(graph, cause, effect, adjust, "adjust")
     follow = descendants(graph, [x])
-    reasons = [f"{node} follows {x}" for node in given if node in follow]
+    reasons = [f"{node} is a descendant of {x}" for node in given if node in follow]
     reasons += _open_paths(_without_arrows_from(graph, (x,)), x, y, given)
     return Verdict(not reasons, tuple(reasons))
 
@@ -92,11 +95,12 @@ def _open_paths(graph: nx.DiGraph, a: Any, b: Any, given: Any) -> list[str]:
 def backdoor_sets(
     graph: nx.DiGraph, cause: Any, effect: Any, hidden: Any = (), most: int = 100
 ) -> list[frozenset[Node]]:
-    """The smallest sets to adjust for: every back-door set of which no part suffices, small ones first.
+    """All minimal back-door sets, small ones first: no proper subset of one is a back-door set.
 
-    `hidden` names what cannot be observed. The sets are the minimal separators of the moral graph of
-    the ancestors, once the arrows out of the cause are gone and what must not be adjusted for is
-    bridged; at most `most` of them. An empty list: there is none; [frozenset()]: nothing is needed.
+    `hidden` are the nodes that cannot be observed. The sets are the minimal separators of the moral graph
+    of the ancestors, without the arrows out of the cause, and with nodes that must not be adjusted for
+    replaced by edges between their neighbours; at most `most` of them. An empty list means that there
+    is none, and [frozenset()] that no adjustment is needed.
 
     >>> import networkx as nx
     >>> g = nx.DiGraph([("u", "x"), ("u", "z"), ("z", "y"), ("x", "y")])
@@ -108,11 +112,11 @@ def backdoor_sets(
     References: van der Zander, Liśkiewicz and Textor, UAI 2014; Shen and Liang, Theoret. Comput. Sci.
     180, 1997, for listing the separators.
     """
-    x, y, unseen = _question(graph, cause, effect, hidden, "hidden")
-    barred = (set(unseen) | descendants(graph, [x])) - {x, y}
+    x, y, unobserved = _check_nodes(graph, cause, effect, hidden, "hidden")
+    excluded = (set(unobserved) | descendants(graph, [x])) - {x, y}
     cut = _without_arrows_from(graph, (x,))
-    near = _near(moralise(cut.subgraph(ancestors(cut, [x, y]))))
-    for node in barred & set(near):  # a path through it stays a path without it
+    near = _neighbour_sets(moralise(cut.subgraph(ancestors(cut, [x, y]))))
+    for node in excluded & set(near):  # a path through it stays a path without it
         around = near.pop(node)
         for other in around:
             near[other] |= around
@@ -122,12 +126,12 @@ def backdoor_sets(
     return sorted(found, key=lambda group: (len(group), sorted(place[node] for node in group)))
 
 
-def _near(graph: nx.Graph) -> dict[Node, set[Node]]:
+def _neighbour_sets(graph: nx.Graph) -> dict[Node, set[Node]]:
     return {node: set(graph[node]) - {node} for node in graph}
 
 
 def _separators(near: dict[Node, set[Node]], a: Node, b: Node) -> Iterator[frozenset[Node]]:
-    """All minimal sets that separate a from b, beginning with the one nearest to a."""
+    """All minimal sets that separate a from b, starting with the one nearest to a."""
     if b in near[a]:
         return
 
@@ -148,7 +152,7 @@ def _separators(near: dict[Node, set[Node]], a: Node, b: Node) -> Iterator[froze
         here = waiting.pop(0)
         yield here
         inside = side(a, here)
-        for node in here:  # move one node over to the side of a, and close the gap again
+        for node in here:  # move one node to the side of a, and separate again
             around = border(inside | {node})
             if b in around:
                 continue
@@ -159,7 +163,7 @@ def _separators(near: dict[Node, set[Node]], a: Node, b: Node) -> Iterator[froze
 
 
 def is_frontdoor(graph: nx.DiGraph, cause: Any, effect: Any, through: Any = ()) -> Verdict:
-    """Whether the effect can be measured through some nodes although the back doors stay open.
+    """Whether some nodes give the causal effect although back doors stay open: the front-door criterion.
 
     Every directed path from cause to effect must pass through them, no path into the cause may lead
     to them, and the cause must block every path into them from the effect. Then
@@ -170,15 +174,15 @@ def is_frontdoor(graph: nx.DiGraph, cause: Any, effect: Any, through: Any = ()) 
     >>> bool(is_frontdoor(g, "smoke", "cancer", "tar"))
     True
     >>> print(is_frontdoor(g, "smoke", "cancer", "gene"))
-    fails: smoke → tar → cancer passes by; the path smoke ← gene is open
+    fails: smoke → tar → cancer avoids them; the path smoke ← gene is open
     """
     import networkx as nx
 
-    x, y, middle = _question(graph, cause, effect, through, "through")
+    x, y, middle = _check_nodes(graph, cause, effect, through, "through")
     reasons = []
     rest = graph.subgraph(set(graph) - set(middle))
     if nx.has_path(rest, x, y):
-        reasons.append(f"{' → '.join(map(str, nx.shortest_path(rest, x, y)))} passes by")
+        reasons.append(f"{' → '.join(map(str, nx.shortest_path(rest, x, y)))} avoids them")
     if middle:
         reasons += _open_paths(_without_arrows_from(graph, (x,)), x, middle, ())
         reasons += _open_paths(_without_arrows_from(graph, middle), middle, y, x)
@@ -188,10 +192,10 @@ def is_frontdoor(graph: nx.DiGraph, cause: Any, effect: Any, through: Any = ()) 
 def frontdoor_sets(
     graph: nx.DiGraph, cause: Any, effect: Any, hidden: Any = (), largest: int = 3
 ) -> list[frozenset[Node]]:
-    """Every front-door set of at most `largest` nodes of which no part is one, small ones first.
+    """All minimal front-door sets of at most `largest` nodes, small ones first.
 
-    If only larger ones exist, one of them is given, which no single node can leave. `hidden` names
-    what cannot be observed.
+    If only larger ones exist, the list has one of them, from which no single node can be removed.
+    `hidden` are the nodes that cannot be observed.
 
     >>> import networkx as nx
     >>> g = nx.DiGraph([("smoke", "tar"), ("tar", "cancer"), ("gene", "smoke"), ("gene", "cancer")])
@@ -200,10 +204,10 @@ def frontdoor_sets(
 
     Reference: Jeong, Tian and Bareinboim, Finding and listing front-door adjustment sets, NeurIPS 2022.
     """
-    x, y, unseen = _question(graph, cause, effect, hidden, "hidden")
+    x, y, unobserved = _check_nodes(graph, cause, effect, hidden, "hidden")
     without_x = _without_arrows_from(graph, (x,))
-    barred = {x, y, *unseen}
-    pool = [node for node in graph if node not in barred and d_separated(without_x, x, node, most=1)]
+    excluded = {x, y, *unobserved}
+    pool = [node for node in graph if node not in excluded and d_separated(without_x, x, node, most=1)]
     while True:  # nodes that even the whole pool cannot shield from the effect are in no front-door set
         cut = _without_arrows_from(graph, tuple(pool))
         shielded = [node for node in pool if d_separated(cut, node, y, x, most=1)]
@@ -217,10 +221,11 @@ def frontdoor_sets(
         for group in map(frozenset, itertools.combinations(pool, size)):
             if not any(small <= group for small in found) and is_frontdoor(graph, x, y, group):
                 found.append(group)
-    return found or [_shrunk(graph, x, y, pool)]
+    return found or [_shrink(graph, x, y, pool)]
 
 
-def _shrunk(graph: nx.DiGraph, x: Node, y: Node, pool: list[Node]) -> frozenset[Node]:
+def _shrink(graph: nx.DiGraph, x: Node, y: Node, pool: list[Node]) -> frozenset[Node]:
+    """Remove nodes from a front-door set as long as it stays one."""
     group = set(pool)
     changed = True
     while changed:

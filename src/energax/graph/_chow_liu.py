@@ -1,4 +1,4 @@
-"""The best tree: Chow and Liu's."""
+"""The tree of highest likelihood, by the algorithm of Chow and Liu."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def mutual_information(
     """I(u; v) = Σ p(u, v) log p(u, v) / (p(u) p(v)) of every pair of columns, in nats, shape (d, d).
 
     p are the observed frequencies; the diagonal holds the entropies, I(u; u) = H(u). A pair is counted
-    in the rows where both are known; a pair that is never known together has none.
+    in the rows where both are observed; a pair that is never observed together has none.
 
     >>> mutual_information([[0, 0], [0, 0], [1, 1], [1, 1]]).round(3).tolist()  # log 2
     [[0.693, 0.693], [0.693, 0.693]]
     """
-    return _informations(Columns.check(data, cards, names, weights, observed))
+    return _pairwise_information(Columns.from_data(data, cards, names, weights, observed))
 
 
-def _informations(columns: Columns) -> np.ndarray:
-    columns = columns.merged()
+def _pairwise_information(columns: Columns) -> np.ndarray:
+    columns = columns.merge_rows()
     d = len(columns.names)
     result = np.zeros((d, d))
     for u in range(d):
@@ -61,12 +61,12 @@ def chow_liu(
     """The tree of highest likelihood: a maximum spanning tree of the mutual informations.
 
     For every tree, log-likelihood / n = Σ_edges I(u; v) − Σ_nodes H(v), so that only the first sum
-    matters. Arrows point away from `root` (the first column, if none is named); any root gives the same
+    matters. Arrows point away from `root` (by default the first column); any root gives the same
     likelihood. Edges carry their `information` in nats. Ties go to the earlier column.
 
     `data` are rows of states 0, 1, …, shape (n, d), a mapping of columns or a data frame; entries may be
     missing (NaN, a mask, or False in `observed`), and then each pair is counted in the rows where both
-    are known. Few such rows make an information look larger than it is.
+    are observed. With few such rows the information is overestimated.
 
     >>> rng = np.random.default_rng(0)
     >>> rain = rng.integers(0, 2, 500)
@@ -80,11 +80,11 @@ def chow_liu(
     """
     import networkx as nx
 
-    columns = Columns.check(data, cards, names, weights, observed)
-    start = 0 if root is None else columns.place(root, "root")
+    columns = Columns.from_data(data, cards, names, weights, observed)
+    start = 0 if root is None else columns.index(root, "root")
     if columns.observed is not None:
-        _check_known_names(columns)
-    informations = _informations(columns)
+        _check_no_empty_column(columns)
+    informations = _pairwise_information(columns)
     tree = nx.DiGraph()
     tree.add_nodes_from(columns.names)
     d = len(columns.names)
@@ -100,10 +100,10 @@ def chow_liu(
     return tree
 
 
-def _check_known_names(columns: Columns) -> None:
+def _check_no_empty_column(columns: Columns) -> None:
     assert columns.observed is not None
-    weighed = columns.observed if columns.weights is None else columns.observed & (columns.weights > 0)
-    never = ~weighed.any(1)
-    if never.any():
-        name = columns.names[int(np.argmax(never))]
-        raise BadInput("data", f"no known entry of {name}", "some known entries in every column")
+    counted = columns.observed if columns.weights is None else columns.observed & (columns.weights > 0)
+    is_empty = ~counted.any(1)
+    if is_empty.any():
+        name = columns.names[int(np.argmax(is_empty))]
+        raise BadInput("data", f"no observed entry of {name}", "some observed entries in every column")

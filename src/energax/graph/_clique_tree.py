@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class CliqueTree:
-    """Cliques joined so that those with a variable in common are connected through it.
+    """A tree of cliques in which the cliques that contain a variable are connected, for every variable.
 
-    `edges` are pairs of positions in `cliques`, each after the clique it hangs on (the first of the
-    pair), so that read backwards they are a schedule from the leaves to the roots; `separators[i]`
-    is what the two ends of edge i share. Parts of a graph that are not connected make a forest.
+    `edges` are pairs (parent, child) of positions in `cliques`. Each comes after the edge of its parent,
+    so that read backwards they are a schedule from the leaves to the roots. `separators[i]` are the
+    variables that both ends of edge i contain. A graph that is not connected makes a forest.
     """
 
     cliques: tuple[tuple[Node, ...], ...]
@@ -36,8 +36,8 @@ class CliqueTree:
     @property
     def roots(self) -> tuple[int, ...]:
         """One clique of each connected part."""
-        hanging = {child for _, child in self.edges}
-        return tuple(i for i in range(len(self.cliques)) if i not in hanging)
+        children = {child for _, child in self.edges}
+        return tuple(i for i in range(len(self.cliques)) if i not in children)
 
     def cost(self, cards: Mapping[Any, int] | Sequence[int], itemsize: int = 8) -> Cost:
         """Bytes of the clique tables and operations of one calibration (both passes)."""
@@ -58,11 +58,11 @@ class CliqueTree:
 def junction_tree(
     cliques: Iterable[Sequence[Any]], cards: Mapping[Any, int] | Sequence[int] | None = None
 ) -> CliqueTree:
-    """The tree of cliques whose separators are largest: a maximum spanning tree (Prim's algorithm).
+    """The tree of cliques with the largest separators: a maximum spanning tree (Prim's algorithm).
 
-    For the maximal cliques of a chordal graph every such tree has the running intersection
-    property: the cliques that hold a variable are connected. With `cards`, equally large separators
-    are chosen so that small tables are the ones with many neighbours, which saves operations.
+    For the maximal cliques of a chordal graph every such tree has the running intersection property:
+    the cliques that contain a variable are connected. With `cards`, ties are broken so that small
+    tables have many neighbours, which saves operations.
 
     >>> tree = junction_tree([("a", "b"), ("b", "c"), ("c", "d")])
     >>> tree.edges, tree.separators
@@ -80,15 +80,15 @@ def junction_tree(
             index.setdefault(node, len(index))
     masks = [sum(1 << index[node] for node in group) for group in groups]
     weights = [0.0 if cards is None else sum(math.log2(cards[v]) for v in group) for group in groups]
-    edges = _spanning(masks, weights)
+    edges = _maximum_spanning_edges(masks, weights)
     shared = [masks[a] & masks[b] for a, b in edges]
     if sum(mask.bit_count() for mask in masks) - sum(s.bit_count() for s in shared) != len(index):
         # In a tree, n cliques with a variable are connected exactly if n − 1 separators have it.
         raise BadInput(
             "cliques",
-            "sets that no tree joins with running intersections",
+            "sets without a tree that has the running intersection property",
             "the maximal cliques of a chordal graph",
-            "Take triangulate(graph).cliques.",
+            "Use triangulate(graph).cliques.",
         )
     separators = (
         tuple(v for v in groups[a] if s >> index[v] & 1) for (a, _), s in zip(edges, shared, strict=True)
@@ -96,8 +96,8 @@ def junction_tree(
     return CliqueTree(groups, tuple(edges), tuple(separators))
 
 
-def _spanning(masks: list[int], weights: list[float]) -> list[tuple[int, int]]:
-    """Edges (inside, new) of a maximum spanning forest; ties to the lighter clique."""
+def _maximum_spanning_edges(masks: list[int], weights: list[float]) -> list[tuple[int, int]]:
+    """Edges (inside, new) of a maximum spanning forest; ties go to the lighter clique."""
     outside = dict.fromkeys(range(len(masks)), (0, -math.inf, -1))  # -> shared, minus weight, inside
     edges: list[tuple[int, int]] = []
     while outside:

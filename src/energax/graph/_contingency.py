@@ -1,4 +1,4 @@
-"""Columns of states, checked at the door, and how often their combinations occur."""
+"""Validated columns of states, and counts of their combinations."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from ..errors import BadInput
 
-_SPARSE = 4  # possible combinations for each row, above which only those that occur are numbered
+_SPARSE = 4  # possible combinations per row, above which only those that occur are numbered
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Columns:
-    """Integer-coded data by columns: `codes[i]` holds the states of variable i, `weights` those of rows.
+    """Integer-coded data by columns: `codes[i]` holds the states of variable i, `weights` one number per row.
 
-    `observed` is None where nothing is missing. A missing entry has the code cards[i].
+    `observed` is None if no entry is missing. A missing entry has the code cards[i].
     """
 
     names: tuple[Any, ...]
@@ -30,7 +30,7 @@ class Columns:
     observed: np.ndarray | None = None
 
     @classmethod
-    def check(
+    def from_data(
         cls,
         data: Any,
         cards: Mapping[Any, int] | Sequence[int] | None = None,
@@ -38,21 +38,20 @@ class Columns:
         weights: Any = None,
         observed: Any = None,
     ) -> Columns:
-        """Data as a person has them: an array (n, d), a mapping of columns by name, or a data frame.
+        """Validate an array (n, d), a mapping of columns by name, or a data frame.
 
-        Missing are NaN, the masked entries of a masked array or a `Masked`, and where `observed` is
-        False. Without `names` they are the keys of the mapping, the columns of the frame or the keys
-        of `cards`, else x0, x1, …; without `cards` every column has as many states as its largest code
-        says.
+        An entry is missing if it is NaN, masked in a masked array or a `Masked`, or False in `observed`.
+        `names` default to the keys of the mapping, the columns of the frame or the keys of `cards`, and
+        else to x0, x1, …; `cards` default to the largest code of each column plus one.
         """
-        values, seen, found = _split(data)
+        values, present, found = _values_and_names(data)
         if observed is not None:
             mask = np.asarray(observed)
             if mask.shape != values.shape or mask.dtype != bool:
                 raise BadInput(
                     "observed", f"{mask.dtype} of shape {mask.shape}", f"bool of shape {values.shape}"
                 )
-            seen = seen & mask
+            present = present & mask
         n, d = values.shape
         if n == 0 or d == 0:
             raise BadInput("data", f"shape {values.shape}", "at least one row and one column")
@@ -61,9 +60,9 @@ class Columns:
         names = tuple(f"x{i}" for i in range(d)) if names is None else tuple(names)
         if len(names) != d or len(set(names)) != d:
             raise BadInput("names", f"{names}", f"{d} different names, one for each column")
-        sizes = _cards(cards, names, values, seen)
-        codes = _codes(values, seen, names, sizes)
-        return cls(names, sizes, codes, _weights(weights, n), None if seen.all() else seen.T)
+        sizes = _as_cards(cards, names, values, present)
+        codes = _as_codes(values, present, names, sizes)
+        return cls(names, sizes, codes, _as_weights(weights, n), None if present.all() else present.T)
 
     @property
     def n(self) -> int:
@@ -72,11 +71,11 @@ class Columns:
 
     @functools.cached_property
     def total(self) -> float:
-        """The sum of the weights: the number of rows, if each counts once."""
+        """The sum of the weights; without weights, the number of rows."""
         return float(self.n if self.weights is None else self.weights.sum())
 
-    def place(self, name: Any, argument: str) -> int:
-        """The position of a name."""
+    def index(self, name: Any, argument: str) -> int:
+        """The position of a name; raises if there is no such column."""
         try:
             return self.names.index(name)
         except ValueError:
@@ -85,21 +84,21 @@ class Columns:
             some = ", ".join(map(str, self.names[:6])) + (", …" if len(self.names) > 6 else "")
             raise BadInput(argument, repr(name), f"a column of the data ({some})", remedy) from None
 
-    def complete(self, task: str) -> Columns:
-        """Itself, if nothing is missing."""
+    def check_complete(self, task: str) -> None:
+        """Raise if entries are missing."""
         if self.observed is None:
-            return self
+            return
         missing = int((~self.observed).sum())
         raise BadInput(
             "data",
-            f"{missing:,} missing entries, from which {task} cannot compare structures",
-            "every entry known (families with more gaps would look better, having less to explain)",
+            f"{missing:,} missing entries",
+            f"no missing entries for {task} (families counted on fewer rows would score better)",
             "Leave out the incomplete rows, impute them from the posterior of a fitted network, "
-            "or use chow_liu, which counts pairs where both are known.",
+            "or use chow_liu, which counts pairs where both are observed.",
         )
 
-    def merged(self) -> Columns:
-        """The same counts from fewer rows: equal rows become one with their weight, where that pays."""
+    def merge_rows(self) -> Columns:
+        """The same counts from fewer rows: equal rows become one with their total weight, if that pays."""
         if math.prod(self.cards) >= 2**62 or self.observed is not None:
             return self
         key = np.ravel_multi_index(tuple(self.codes), self.cards)
@@ -110,22 +109,22 @@ class Columns:
         return dataclasses.replace(self, codes=np.ascontiguousarray(self.codes[:, first]), weights=weights)
 
     def combinations(self, group: Iterable[int]) -> tuple[np.ndarray, int]:
-        """A number for each row that is the same where the rows agree on a group, and a bound on them.
+        """One number per row, equal for rows with equal states of a group, and an upper bound of them.
 
-        >>> columns = Columns.check([[0, 1], [1, 1], [0, 0]])
+        >>> columns = Columns.from_data([[0, 1], [1, 1], [0, 0]])
         >>> columns.combinations([0, 1])[0].tolist()
         [1, 3, 0]
         """
         index, size = np.zeros(self.n, np.intp), 1
         for v in group:
             if not self.fits(size * self.cards[v]):
-                kept, index = np.unique(index, return_inverse=True)
-                size = len(kept)
+                unique, index = np.unique(index, return_inverse=True)
+                size = len(unique)
             index, size = index * self.cards[v] + self.codes[v], size * self.cards[v]
         return index, size
 
     def fits(self, size: int) -> bool:
-        """Whether a table over all possible combinations is not much larger than the data."""
+        """Whether a table over all possible combinations is at most a few times as large as the data."""
         return size <= _SPARSE * self.n + 1024
 
     def table(self, index: np.ndarray, size: int, v: int) -> np.ndarray:
@@ -135,61 +134,61 @@ class Columns:
         return joint.reshape(size, card).astype(float, copy=False)
 
     def pair(self, u: int, v: int) -> np.ndarray:
-        """Counts of the states of two variables in the rows where both are known."""
-        a, b = self.cards[u] + 1, self.cards[v] + 1  # one state more: missing
+        """Counts of the states of two variables in the rows where both are observed."""
+        a, b = self.cards[u] + 1, self.cards[v] + 1  # one more state for missing entries
         joint = np.bincount(self.codes[u] * b + self.codes[v], self.weights, a * b)
         return joint.reshape(a, b)[:-1, :-1].astype(float, copy=False)
 
 
-def _split(data: Any) -> tuple[np.ndarray, np.ndarray, list[Any] | None]:
-    """Values (n, d), which of them are there, and the names the container gives."""
+def _values_and_names(data: Any) -> tuple[np.ndarray, np.ndarray, list[Any] | None]:
+    """Values (n, d), a mask of those present, and the names of the columns if the container has any."""
     found: list[Any] | None = None
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         found, data = list(data.columns), data.to_numpy()
     elif isinstance(data, Mapping):
         found = list(data)
-        parts = [_split_array(column) for column in data.values()]
+        parts = [_values_and_mask(column) for column in data.values()]
         shapes = {value.shape for value, _ in parts}
         if len(shapes) != 1 or any(len(shape) != 1 for shape in shapes):
             raise BadInput("data", f"columns of shapes {sorted(shapes)}", "columns (n,) of one length")
-        return np.stack([v for v, _ in parts], 1), np.stack([s for _, s in parts], 1), found
-    value, seen = _split_array(data)
+        return np.stack([v for v, _ in parts], 1), np.stack([mask for _, mask in parts], 1), found
+    value, present = _values_and_mask(data)
     if value.ndim != 2:
         raise BadInput("data", f"shape {value.shape}", "rows and columns, shape (n, d)")
-    return value, seen, found
+    return value, present, found
 
 
-def _split_array(data: Any) -> tuple[np.ndarray, np.ndarray]:
+def _values_and_mask(data: Any) -> tuple[np.ndarray, np.ndarray]:
     if hasattr(data, "value") and hasattr(data, "observed"):
-        value, seen = np.asarray(data.value), np.asarray(data.observed)
+        value, present = np.asarray(data.value), np.asarray(data.observed)
     elif isinstance(data, np.ma.MaskedArray):
-        value, seen = data.data, ~np.ma.getmaskarray(data)
+        value, present = data.data, ~np.ma.getmaskarray(data)
     else:
         value = np.asarray(data)
-        seen = np.ones(value.shape, bool)
+        present = np.ones(value.shape, bool)
     if value.dtype.kind not in "iubf":
         raise BadInput(
             "data",
             f"{value.dtype} values",
             "whole numbers 0, 1, …: the states of each variable",
-            "Number the states: pandas.factorize or numpy.unique(return_inverse=True).",
+            "Number the states with pandas.factorize or numpy.unique(return_inverse=True).",
         )
     if value.dtype == bool:
         value = value.astype(np.int8)
-    seen = seen & ~np.isnan(value)
-    return np.where(seen, value, 0), seen
+    present = present & ~np.isnan(value)
+    return np.where(present, value, 0), present
 
 
-def _cards(cards: Any, names: tuple[Any, ...], values: np.ndarray, seen: np.ndarray) -> tuple[int, ...]:
+def _as_cards(cards: Any, names: tuple[Any, ...], values: np.ndarray, present: np.ndarray) -> tuple[int, ...]:
     if cards is None:
-        top = np.where(seen, values, 0).max(0)
+        top = np.where(present, values, 0).max(0)
         if not np.all(np.isfinite(top)):
             raise BadInput("data", "an infinite entry", "whole numbers 0, 1, …")
         return tuple(int(t) + 1 for t in np.maximum(top, 0))
     if isinstance(cards, Mapping):
-        lacking = [name for name in names if name not in cards]
-        if lacking:
-            raise BadInput("cards", f"no entry for {lacking[0]!r}", "the number of states of every column")
+        absent = [name for name in names if name not in cards]
+        if absent:
+            raise BadInput("cards", f"no entry for {absent[0]!r}", "the number of states of every column")
         cards = [cards[name] for name in names]
     sizes = tuple(int(c) for c in cards)
     if len(sizes) != len(names) or min(sizes) < 1:
@@ -197,28 +196,30 @@ def _cards(cards: Any, names: tuple[Any, ...], values: np.ndarray, seen: np.ndar
     return sizes
 
 
-def _codes(
-    values: np.ndarray, seen: np.ndarray, names: tuple[Any, ...], cards: tuple[int, ...]
+def _as_codes(
+    values: np.ndarray, present: np.ndarray, names: tuple[Any, ...], cards: tuple[int, ...]
 ) -> np.ndarray:
-    known = np.where(seen, values, 0)
-    wrong = (known < 0) | (known >= np.asarray(cards)) | (known != np.floor(known))
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
+    filled = np.where(present, values, 0)
+    invalid = (filled < 0) | (filled >= np.asarray(cards)) | (filled != np.floor(filled))
+    if invalid.any():
+        row, column = np.argwhere(invalid)[0]
         raise BadInput(
             "data",
             f"{values[row, column]} for {names[column]} in row {row}",
             f"a whole number from 0 to {cards[column] - 1}, one of its {cards[column]} states",
         )
-    codes = np.where(seen, known.astype(np.intp), np.asarray(cards))
+    codes = np.where(present, filled.astype(np.intp), np.asarray(cards))
     return np.ascontiguousarray(codes.T)
 
 
-def _weights(weights: Any, n: int) -> np.ndarray | None:
+def _as_weights(weights: Any, n: int) -> np.ndarray | None:
     if weights is None:
         return None
     values = np.asarray(weights, float)
     if values.shape != (n,):
-        raise BadInput("weights", f"shape {values.shape}", f"shape ({n},), one weight a row")
+        raise BadInput("weights", f"shape {values.shape}", f"shape ({n},), one weight per row")
     if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
-        raise BadInput("weights", "a negative, infinite or wholly zero weight", "weights >= 0, some above 0")
+        raise BadInput(
+            "weights", "a negative or infinite weight, or only zeros", "weights >= 0, some above 0"
+        )
     return values

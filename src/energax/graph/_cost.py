@@ -1,4 +1,4 @@
-"""What tables cost, said before anything is computed."""
+"""Memory and operations of tables, known before anything is computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Entries, bytes and operations of a set of tables; exact whole numbers, however large."""
+    """Entries, bytes and operations of a set of tables, as exact integers of any size."""
 
     tables: int
     largest: int  # entries of the largest table
@@ -25,7 +25,7 @@ class Cost:
 
     @property
     def log2_largest(self) -> float:
-        """The size of the largest table in bits: its number of variables, were they all binary."""
+        """log2 of the entries of the largest table: its number of variables if all are binary."""
         return math.log2(self.largest) if self.largest else 0.0
 
     def __str__(self) -> str:
@@ -45,8 +45,7 @@ def table_cost(
     """The cost of one table for each clique, and of calibrating them.
 
     A clique of c entries with d neighbours in the tree takes c operations to fill and 2 c for each
-    neighbour: to sum a message out and to multiply one in. Without `edges` a chain is assumed
-    (d = 2), which is what an average clique of a tree has.
+    neighbour: to sum a message out and to multiply one in. Without `edges`, d = 2, as in a chain.
 
     >>> print(table_cost([("a", "b"), ("b", "c")], {"a": 2, "b": 3, "c": 4}, [(0, 1)]))
     2 tables with 18 entries (144 B), the largest with 12 (2^3.6); about 54 operations

@@ -1,4 +1,4 @@
-"""Directed graphs that say the same about independence, and so cannot be told apart by data.
+"""Directed graphs with the same independences, which data cannot distinguish.
 
 Reference: Verma and Pearl, Equivalence and synthesis of causal models, UAI 1990.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ._validation import Node, directed
+from ._validation import Node, check_directed
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -23,7 +23,7 @@ def skeleton(graph: nx.DiGraph) -> nx.Graph:
     """
     import networkx as nx
 
-    directed(graph, acyclic=False)
+    check_directed(graph, acyclic=False)
     bare = nx.Graph()
     bare.add_nodes_from(graph)
     bare.add_edges_from(graph.edges)
@@ -37,7 +37,7 @@ def v_structures(graph: nx.DiGraph) -> set[tuple[Node, Node, Node]]:
     >>> v_structures(nx.DiGraph([("burglary", "alarm"), ("earthquake", "alarm")]))
     {('burglary', 'alarm', 'earthquake')}
     """
-    directed(graph)
+    check_directed(graph)
     place = {node: i for i, node in enumerate(graph)}
     return {
         (a, node, b)
@@ -62,9 +62,9 @@ def equivalent(graph: nx.DiGraph, other: nx.DiGraph) -> bool:
 
 
 def cpdag(graph: nx.DiGraph) -> nx.DiGraph:
-    """The whole equivalence class as one graph: an edge whose direction is open goes both ways.
+    """The equivalence class as one graph: an edge whose direction differs within it goes both ways.
 
-    An arrow is compelled if it belongs to a v-structure, or if turning it would make a new one or a
+    An arrow is compelled if it belongs to a v-structure, or if reversing it would make a new one or a
     cycle; Meek's first three rules find all of these.
 
     >>> import networkx as nx
@@ -77,11 +77,11 @@ def cpdag(graph: nx.DiGraph) -> nx.DiGraph:
 
     near = skeleton(graph)
     arrows = {(u, c) for a, c, b in v_structures(graph) for u in (a, b)}
-    # The directions of `graph` are one member of the class, so only they need be tried.
+    # `graph` is a member of the class, so only its directions need to be tried.
     waiting = [edge for edge in graph.edges if edge not in arrows]
     compelled = waiting
     while compelled:
-        compelled = [(u, v) for u, v in waiting if _compelled(near, arrows, u, v)]
+        compelled = [(u, v) for u, v in waiting if _is_compelled(near, arrows, u, v)]
         arrows.update(compelled)
         waiting = [edge for edge in waiting if edge not in arrows]
     result = nx.DiGraph()
@@ -91,7 +91,8 @@ def cpdag(graph: nx.DiGraph) -> nx.DiGraph:
     return result
 
 
-def _compelled(near: nx.Graph, arrows: set[tuple[Node, Node]], u: Node, v: Node) -> bool:
+def _is_compelled(near: nx.Graph, arrows: set[tuple[Node, Node]], u: Node, v: Node) -> bool:
+    """Whether one of Meek's first three rules compels u → v, given the compelled arrows so far."""
     into_u = [w for w in near[u] if (w, u) in arrows]
     into_v = [w for w in near[v] if (w, v) in arrows and w in near[u]]
     return (

@@ -1,11 +1,11 @@
-"""Neighbourhoods that shield a node, and the undirected graph of a directed one."""
+"""Markov blankets and moral graphs."""
 
 from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ._validation import Node, as_node, directed
+from ._validation import Node, as_node, check_directed
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -25,7 +25,7 @@ def markov_blanket(graph: nx.Graph, node: Any) -> set[Node]:
     """
     if not graph.is_directed():
         return set(graph[as_node(graph, node, "node")]) - {node}
-    directed(graph)
+    check_directed(graph)
     node = as_node(graph, node, "node")
     children = set(graph.successors(node))
     parents = set(graph.predecessors(node))
@@ -45,7 +45,7 @@ def moralise(graph: nx.DiGraph) -> nx.Graph:
     """
     import networkx as nx
 
-    directed(graph)
+    check_directed(graph)
     moral = nx.Graph()
     moral.add_nodes_from(graph.nodes(data=True))
     moral.add_edges_from(graph.edges)

@@ -1,4 +1,4 @@
-"""How well a directed structure explains data: scores that are sums over families."""
+"""Scores of directed structures given data, as sums over families."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.special import gammaln, xlogy
 
 from ..errors import BadInput
 from ._contingency import Columns
-from ._validation import directed
+from ._validation import check_directed
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -24,7 +24,7 @@ def _likelihood(counts: np.ndarray) -> float:
 
 
 def _dirichlet(counts: np.ndarray, alpha: float) -> float:
-    """log ∫ Π θ_jk^N_jk over independent Dirichlet(alpha) rows; rows without counts add nothing."""
+    """log ∫ Π θ_jk^N_jk over independent Dirichlet(alpha) rows; rows without counts add 0."""
     rows, card = counts.sum(1), counts.shape[1]
     counts, rows = counts[rows > 0], rows[rows > 0]
     cells = counts[counts > 0]
@@ -32,7 +32,7 @@ def _dirichlet(counts: np.ndarray, alpha: float) -> float:
     return float(inside + len(rows) * gammaln(card * alpha) - gammaln(rows + card * alpha).sum())
 
 
-#: name -> score(counts (rows, states), number of parents' combinations, sum of weights, prior's size)
+#: name -> score(counts (rows, states), number of parents' combinations, sum of weights, size of the prior)
 SCORES: dict[str, Callable[[np.ndarray, int, float, float], float]] = {
     "likelihood": lambda counts, q, n, size: _likelihood(counts),
     "bic": lambda counts, q, n, size: _likelihood(counts) - 0.5 * math.log(n) * q * (counts.shape[1] - 1),
@@ -43,7 +43,7 @@ SCORES: dict[str, Callable[[np.ndarray, int, float, float], float]] = {
 
 
 class FamilyScores:
-    """The scores of families of one data set; each is computed once and remembered."""
+    """The scores of families of one data set, cached."""
 
     def __init__(self, columns: Columns, score: str = "bic", equivalent_sample_size: float = 1.0):
         if score not in SCORES:
@@ -51,27 +51,28 @@ class FamilyScores:
         if not (math.isfinite(equivalent_sample_size) and equivalent_sample_size > 0):
             raise BadInput("equivalent_sample_size", f"{equivalent_sample_size}", "a number above 0")
         if columns.weights is not None and columns.total < 2:
-            remedy = "Weights that sum to one say nothing of how many rows there are: multiply them by it."
+            remedy = "If the weights sum to one, multiply them by the number of rows."
             raise BadInput("weights", f"the sum {columns.total:.4g}", "how often each row counts", remedy)
-        self.columns = columns.complete("a score").merged()
+        columns.check_complete("a score")
+        self.columns = columns.merge_rows()
         self._score, self._size = SCORES[score], float(equivalent_sample_size)
-        self._known: dict[tuple[int, frozenset[int]], float] = {}
+        self._cache: dict[tuple[int, frozenset[int]], float] = {}
 
-    def _of_table(self, counts: np.ndarray, parents: frozenset[int]) -> float:
+    def _score_counts(self, counts: np.ndarray, parents: frozenset[int]) -> float:
         q = math.prod(self.columns.cards[u] for u in parents)
         return self._score(counts, q, self.columns.total, self._size)
 
     def family(self, child: int, parents: frozenset[int]) -> float:
         """The score of one variable with its parents."""
         key = (child, parents)
-        if key not in self._known:
+        if key not in self._cache:
             index, size = self.columns.combinations(sorted(parents))
-            self._known[key] = self._of_table(self.columns.table(index, size, child), parents)
-        return self._known[key]
+            self._cache[key] = self._score_counts(self.columns.table(index, size, child), parents)
+        return self._cache[key]
 
-    def toggled(self, child: int, parents: frozenset[int]) -> np.ndarray:
-        """What each variable would change, shape (d,): joining the parents, or leaving them."""
-        here = self.family(child, parents)
+    def toggle_gains(self, child: int, parents: frozenset[int]) -> np.ndarray:
+        """The change of the score, (d,), when each variable joins the parents, or leaves them."""
+        current = self.family(child, parents)
         index, size = self.columns.combinations(sorted(parents))
         change = np.zeros(len(self.columns.names))
         for u in range(len(change)):
@@ -79,12 +80,14 @@ class FamilyScores:
                 continue
             family = parents ^ {u}
             key = (child, family)
-            if key not in self._known and u not in parents:  # extend the combinations of the others
+            if key not in self._cache and u not in parents:  # extend the combinations of the parents
                 card = self.columns.cards[u]
                 if self.columns.fits(size * card):
                     joint = index * card + self.columns.codes[u]
-                    self._known[key] = self._of_table(self.columns.table(joint, size * card, child), family)
-            change[u] = self.family(child, family) - here
+                    self._cache[key] = self._score_counts(
+                        self.columns.table(joint, size * card, child), family
+                    )
+            change[u] = self.family(child, family) - current
         return change
 
 
@@ -104,13 +107,13 @@ def family_score(
     With counts N_jk of the child's state k under the parents' combination j (q combinations, r states):
 
     - "likelihood": Σ N_jk log(N_jk / N_j), which more parents never lower;
-    - "bic", "aic": the likelihood less (log n)/2 or 1 for each of the q (r − 1) free numbers;
+    - "bic", "aic": the likelihood minus (log n)/2 or 1 for each of the q (r − 1) free parameters;
     - "k2", "bdeu": log p(data) with a Dirichlet prior on each row, of ones (k2) or of
       equivalent_sample_size / (q r) (bdeu).
 
     `data` are rows of states 0, 1, …, shape (n, d), a mapping of columns or a data frame. `weights`
-    count rows more than once; n is their sum. Missing entries are refused: scores of families that
-    were counted on different rows cannot be compared.
+    count rows more than once; n is their sum. Missing entries raise an error: scores of families
+    counted on different rows cannot be compared.
 
     >>> rows = [[0, 0], [0, 0], [1, 1], [1, 1]]
     >>> round(family_score(rows, [2, 2], "x1", ["x0"], score="likelihood"), 6) + 0.0
@@ -121,10 +124,10 @@ def family_score(
     References: Schwarz, Ann. Statist. 6, 1978; Cooper and Herskovits, Machine Learning 9, 1992 (k2);
     Heckerman, Geiger and Chickering, Machine Learning 20, 1995 (bdeu).
     """
-    columns = Columns.check(data, cards, names, weights)
+    columns = Columns.from_data(data, cards, names, weights)
     scores = FamilyScores(columns, score, equivalent_sample_size)
-    at = columns.place(child, "child")
-    group = frozenset(columns.place(parent, "parents") for parent in parents)
+    at = columns.index(child, "child")
+    group = frozenset(columns.index(parent, "parents") for parent in parents)
     if at in group:
         raise BadInput("parents", f"{child!r}, the child itself", "other variables")
     return scores.family(at, group)
@@ -149,13 +152,13 @@ def structure_score(
     >>> bool(np.isclose(structure_score(rows, None, one), structure_score(rows, None, other)))
     True
     """
-    directed(graph)
-    columns = Columns.check(data, cards, names, weights)
+    check_directed(graph)
+    columns = Columns.from_data(data, cards, names, weights)
     scores = FamilyScores(columns, score, equivalent_sample_size)
-    lacking = [name for name in columns.names if name not in graph]
-    if lacking:
-        raise BadInput("graph", f"no node {lacking[0]!r}", "a node for every column of the data")
-    where = {node: columns.place(node, "graph") for node in graph}
+    absent = [name for name in columns.names if name not in graph]
+    if absent:
+        raise BadInput("graph", f"no node {absent[0]!r}", "a node for every column of the data")
+    where = {node: columns.index(node, "graph") for node in graph}
     return math.fsum(
         scores.family(where[node], frozenset(where[parent] for parent in graph.predecessors(node)))
         for node in graph

@@ -1,10 +1,10 @@
-"""Whether knowing some variables makes others independent, and along which paths it does not.
+"""Separation of sets of variables in graphs, and the paths that connect them.
 
 The Bayes ball walks a directed graph in states (node, how it was entered). From a child, or at the
 start, it may go on to parents and children of a node that is not observed. From a parent it may go
-on to children of an unobserved node, and back to parents only where the node or one of its
-descendants is observed: there the two arrows meet, and explaining away joins them. A shortest walk
-of the ball never visits a node twice, so what it reaches is joined by an active path.
+on to children of an unobserved node, and back to parents only if the node or one of its descendants
+is observed: there two arrows meet, and explaining away connects their sources. A shortest walk of
+the ball never visits a node twice, so an active path leads to every node that it reaches.
 
 Reference: Shachter, Bayes-Ball, UAI 1998; Pearl, Probabilistic Reasoning in Intelligent Systems, 1988.
 """
@@ -18,17 +18,17 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
-from ._validation import Node, apart, as_nodes, directed, undirected
+from ._validation import Node, as_nodes, check_directed, check_disjoint, check_undirected
 
 if TYPE_CHECKING:
     import networkx as nx
 
-_BUDGET = 5000  # beginnings of paths looked at in search of explanations, beyond those of the first
+_BUDGET = 5000  # partial paths examined in the search for paths to list, beyond those of the first
 
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """A path of the graph with its arrows, and what opens or blocks it."""
+    """A path of the graph with its arrows, and notes on the nodes that open or block it."""
 
     nodes: tuple[Node, ...]
     arrows: tuple[str, ...]
@@ -41,10 +41,10 @@ class Path:
 
 @dataclasses.dataclass(frozen=True)
 class Separation:
-    """True where two sets are separated; printed, it says why or why not.
+    """True if two sets are separated; its string lists the paths that show why or why not.
 
-    `active` are the shortest paths along which one set tells about the other (none if separated),
-    `blocked` the shortest paths with the place where each is blocked (none if not separated).
+    `active` are the shortest paths that connect the sets (none if separated), `blocked` the shortest
+    paths with the node where each is blocked (none if not separated).
     """
 
     separated: bool
@@ -65,7 +65,7 @@ class Separation:
         head = f"{names(self.a)} and {names(self.b)} {verb} {self.criterion} {given}"
         paths = self.blocked if self.separated else self.active
         if not paths:
-            return f"{head}: no path joins them"
+            return f"{head}: no path connects them"
         kind = "blocked" if self.separated else "active"
         return "\n".join([f"{head}; {kind} paths:", *(f"  {path}" for path in paths)])
 
@@ -80,16 +80,16 @@ def d_separated(graph: nx.DiGraph, a: Any, b: Any, given: Any = (), most: int = 
     >>> alarm = nx.DiGraph([("burglary", "alarm"), ("earthquake", "alarm"), ("alarm", "call")])
     >>> print(d_separated(alarm, "burglary", "earthquake"))
     burglary and earthquake are d-separated given nothing; blocked paths:
-      burglary → alarm ← earthquake (blocked at alarm: arrows meet, and nothing from there on is observed)
+      burglary → alarm ← earthquake (blocked at alarm: an unobserved collider without observed descendants)
     >>> print(d_separated(alarm, "burglary", "earthquake", "call"))
     burglary and earthquake are not d-separated given call; active paths:
-      burglary → alarm ← earthquake (call, which follows alarm, is observed)
+      burglary → alarm ← earthquake (call, a descendant of alarm, is observed)
     >>> bool(d_separated(alarm, "burglary", "call", "alarm"))
     True
     """
-    directed(graph)
-    first, second, known = _three(graph, a, b, given)
-    observed = set(known)
+    check_directed(graph)
+    first, second, given_nodes = _check_sets(graph, a, b, given)
+    observed = set(given_nodes)
     opened = ancestors(graph, observed)
 
     def moves(state: tuple[Node, bool]) -> Iterable[tuple[Node, bool]]:
@@ -103,12 +103,12 @@ def d_separated(graph: nx.DiGraph, a: Any, b: Any, given: Any = (), most: int = 
     walks = _paths(starts, lambda state: state[0] in set(second), moves, lambda state: state[0], most)
     if walks:
         active = [[state[0] for state in walk] for walk in walks]
-        paths = tuple(_path(graph, nodes, _openings(graph, nodes, observed)) for nodes in active)
-        return Separation(False, first, second, known, active=paths, criterion="d-separated")
+        paths = tuple(_path(graph, nodes, _opening_notes(graph, nodes, observed)) for nodes in active)
+        return Separation(False, first, second, given_nodes, active=paths, criterion="d-separated")
     near = lambda node: itertools.chain(graph.predecessors(node), graph.successors(node))
     found = _skeleton_paths(first, second, near, most)
-    blocked = tuple(_path(graph, nodes, [_blocking(graph, nodes, observed, opened)]) for nodes in found)
-    return Separation(True, first, second, known, blocked=blocked, criterion="d-separated")
+    blocked = tuple(_path(graph, nodes, [_blocking_note(graph, nodes, observed, opened)]) for nodes in found)
+    return Separation(True, first, second, given_nodes, blocked=blocked, criterion="d-separated")
 
 
 def separated(graph: nx.Graph, a: Any, b: Any, given: Any = (), most: int = 5) -> Separation:
@@ -119,27 +119,32 @@ def separated(graph: nx.Graph, a: Any, b: Any, given: Any = (), most: int = 5) -
     0 and 3 are separated given 2; blocked paths:
       0 — 1 — 2 — 3 (blocked at 2, which is observed)
     """
-    undirected(graph)
-    first, second, known = _three(graph, a, b, given)
-    observed = set(known)
+    check_undirected(graph)
+    first, second, given_nodes = _check_sets(graph, a, b, given)
+    observed = set(given_nodes)
     open_moves = lambda node: [other for other in graph[node] if other not in observed]
     found = _skeleton_paths(first, second, open_moves, most)
     if found:
         active = tuple(_path(graph, nodes, []) for nodes in found)
-        return Separation(False, first, second, known, active=active)
+        return Separation(False, first, second, given_nodes, active=active)
     paths = []
     for nodes in _skeleton_paths(first, second, graph.__getitem__, most):
         block = next(node for node in nodes if node in observed)
         paths.append(_path(graph, nodes, [f"blocked at {block}, which is observed"]))
-    return Separation(True, first, second, known, blocked=tuple(paths))
+    return Separation(True, first, second, given_nodes, blocked=tuple(paths))
 
 
-def _three(graph: nx.Graph, a: Any, b: Any, given: Any) -> tuple[tuple[Node, ...], ...]:
-    first, second, known = as_nodes(graph, a, "a"), as_nodes(graph, b, "b"), as_nodes(graph, given, "given")
-    apart("a", "b", first, second)
-    apart("a", "given", first, known)
-    apart("b", "given", second, known)
-    return first, second, known
+def _check_sets(graph: nx.Graph, a: Any, b: Any, given: Any) -> tuple[tuple[Node, ...], ...]:
+    """The nodes of the three arguments, which must not overlap."""
+    first, second, given_nodes = (
+        as_nodes(graph, a, "a"),
+        as_nodes(graph, b, "b"),
+        as_nodes(graph, given, "given"),
+    )
+    check_disjoint("a", "b", first, second)
+    check_disjoint("a", "given", first, given_nodes)
+    check_disjoint("b", "given", second, given_nodes)
+    return first, second, given_nodes
 
 
 def ancestors(graph: nx.DiGraph, nodes: Iterable[Node]) -> set[Node]:
@@ -178,32 +183,12 @@ def _paths(
 ) -> list[list[Any]]:
     """Up to `most` walks from a start to the first goal that visit no node twice, the shortest first.
 
-    There is at least one if a goal can be reached at all: among equally long ones the search follows
-    the one begun, and a shortest walk visits no node twice. It gives up looking for more when it has
-    seen too many beginnings.
+    There is at least one if a goal can be reached at all: among equally long walks the search extends
+    the longest begun, and a shortest walk visits no node twice. The search for more ends after a fixed
+    number of partial walks.
     """
     starts = list(starts)
-    back: dict[Any, list[Any]] = {state: [] for state in starts}
-    goals, waiting = [], deque(starts)
-    while waiting:
-        state = waiting.popleft()
-        if is_goal(state):
-            goals.append(state)
-            continue
-        for following in moves(state):
-            if following not in back:
-                back[following] = []
-                waiting.append(following)
-            back[following].append(state)
-    distance = dict.fromkeys(goals, 0)
-    waiting = deque(goals)
-    while waiting:
-        state = waiting.popleft()
-        for before in back[state]:
-            if before not in distance:
-                distance[before] = distance[state] + 1
-                waiting.append(before)
-
+    distance = _distances(starts, is_goal, moves)
     count = itertools.count()
     heap = [(distance[s], 0, next(count), [s]) for s in starts if s in distance]
     heapq.heapify(heap)
@@ -227,6 +212,33 @@ def _paths(
     return found
 
 
+def _distances(
+    starts: list[Any], is_goal: Callable[[Any], bool], moves: Callable[[Any], Iterable[Any]]
+) -> dict[Any, int]:
+    """The moves from each state to the nearest goal, for the states on a walk from a start to a goal."""
+    back: dict[Any, list[Any]] = {state: [] for state in starts}
+    goals, waiting = [], deque(starts)
+    while waiting:
+        state = waiting.popleft()
+        if is_goal(state):
+            goals.append(state)
+            continue
+        for following in moves(state):
+            if following not in back:
+                back[following] = []
+                waiting.append(following)
+            back[following].append(state)
+    distance = dict.fromkeys(goals, 0)
+    waiting = deque(goals)
+    while waiting:
+        state = waiting.popleft()
+        for before in back[state]:
+            if before not in distance:
+                distance[before] = distance[state] + 1
+                waiting.append(before)
+    return distance
+
+
 def _path(graph: nx.Graph, nodes: list[Node], notes: list[str]) -> Path:
     arrows = (
         "—" if not graph.is_directed() else "→" if graph.has_edge(a, b) else "←"
@@ -235,21 +247,22 @@ def _path(graph: nx.Graph, nodes: list[Node], notes: list[str]) -> Path:
     return Path(tuple(nodes), tuple(arrows), tuple(notes))
 
 
-def _meets(graph: nx.DiGraph, a: Node, node: Node, b: Node) -> bool:
+def _is_collider(graph: nx.DiGraph, a: Node, node: Node, b: Node) -> bool:
+    """Whether the arrows from a and b meet at a node."""
     return graph.has_edge(a, node) and graph.has_edge(b, node)
 
 
-def _openings(graph: nx.DiGraph, nodes: list[Node], observed: Set[Node]) -> list[str]:
+def _opening_notes(graph: nx.DiGraph, nodes: list[Node], observed: Set[Node]) -> list[str]:
     notes = []
     for a, node, b in zip(nodes, nodes[1:], nodes[2:], strict=False):
-        if _meets(graph, a, node, b):
-            known = _nearest(graph, node, observed)
-            which = "" if known == node else f", which follows {node},"
-            notes.append(f"{known}{which} is observed")
+        if _is_collider(graph, a, node, b):
+            found = _nearest_observed(graph, node, observed)
+            relation = "" if found == node else f", a descendant of {node},"
+            notes.append(f"{found}{relation} is observed")
     return notes
 
 
-def _nearest(graph: nx.DiGraph, node: Node, observed: Set[Node]) -> Node:
+def _nearest_observed(graph: nx.DiGraph, node: Node, observed: Set[Node]) -> Node:
     waiting, seen = deque([node]), {node}
     while waiting:
         here = waiting.popleft()
@@ -261,11 +274,11 @@ def _nearest(graph: nx.DiGraph, node: Node, observed: Set[Node]) -> Node:
     raise AssertionError("an active path through a collider without an observed descendant")
 
 
-def _blocking(graph: nx.DiGraph, nodes: list[Node], observed: Set[Node], opened: Set[Node]) -> str:
+def _blocking_note(graph: nx.DiGraph, nodes: list[Node], observed: Set[Node], opened: Set[Node]) -> str:
     for a, node, b in zip(nodes, nodes[1:], nodes[2:], strict=False):
-        if _meets(graph, a, node, b):
+        if _is_collider(graph, a, node, b):
             if node not in opened:
-                return f"blocked at {node}: arrows meet, and nothing from there on is observed"
+                return f"blocked at {node}: an unobserved collider without observed descendants"
         elif node in observed:
             return f"blocked at {node}, which is observed"
     raise AssertionError("a path without a block between separated nodes")

@@ -1,35 +1,33 @@
-"""Triangulation: an order of elimination, the cliques it leaves, and what their tables cost.
+"""Triangulation: an elimination order, its maximal cliques, and the cost of their tables.
 
-Eliminating a variable joins its neighbours; the cost of exact inference is the size of the
-tables over the variable and those neighbours. The best order is NP-hard to find, so several
-greedy rules compete and the smallest sum of tables wins. Sets of nodes are bits of Python
-integers: intersections and counts then run at the speed of words, and the numbers of missing
-edges (the fill) are kept up to date by differences, never counted again.
+Eliminating a variable joins its neighbours; the cost of exact inference is the size of the tables over
+the variable and those neighbours. The best order is NP-hard to find, so several rules compete and the
+smallest sum of tables wins.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import BadInput
 from ._cost import Cost, table_cost
-from ._validation import undirected
+from ._elimination import bits, eliminate_by_rule, eliminate_simplicial, maximal_cliques
+from ._validation import check_undirected
 
 if TYPE_CHECKING:
     import networkx as nx
 
-#: What a greedy rule makes small at every elimination; ties go to the smaller table.
+#: The quantity that a rule makes small at every elimination; ties go to the smaller table.
 RULES = {
     "min-fill": "edges added",
     "weighted-min-fill": "edges added, each counted as the product of its ends' numbers of states",
     "min-weight": "entries of the table",
     "min-degree": "neighbours",
-    "sweep": "steps from a node at the rim, level by level: what grids and other bands like",
+    "sweep": "steps from a node at the rim, level by level: good for grids and other band graphs",
 }
 _WORK = 40_000  # variables eliminated in all random trials together, for graphs of any size
 
@@ -67,11 +65,11 @@ def triangulate(
     trials: int | None = None,
     seed: int = 0,
 ) -> Triangulation:
-    """Add edges until every cycle of four or more has a chord, so that the tables stay small.
+    """Add edges until every cycle of four or more nodes has a chord, keeping the tables small.
 
-    `cards` are the numbers of states. Without a `rule` all of `RULES` compete, and orders with ties
-    broken at random join in, the more the larger the tables are, or `trials` of them. The same seed
-    gives the same order.
+    `cards` are the numbers of states. Without a `rule` all of `RULES` compete. Orders with ties broken at
+    random compete too: `trials` of them, or by default the more, the larger the tables are. The same
+    seed gives the same order.
 
     >>> import networkx as nx
     >>> ring = triangulate(nx.cycle_graph(6))
@@ -81,7 +79,7 @@ def triangulate(
     References: Kjærulff, Triangulation of graphs, Aalborg R 90-09, 1990; Fishelson and Geiger,
     J. Artif. Intell. Res. 2004, for the weighted rules and the random ties.
     """
-    undirected(graph)
+    check_undirected(graph)
     nodes = list(graph)
     index = {node: i for i, node in enumerate(nodes)}
     try:
@@ -109,7 +107,7 @@ def triangulate_scopes(
     seed: int = 0,
     without: Iterable[int] = (),
 ) -> Triangulation:
-    """The same for variables 0, 1, …, n − 1 of which each scope is a clique: what inference needs.
+    """Triangulate the graph of variables 0, 1, …, n − 1 in which each scope is a clique.
 
     Variables in `without` (observed ones) are left out of the graph, the order and the cliques.
 
@@ -121,82 +119,102 @@ def triangulate_scopes(
     cards = [int(c) for c in cards]
     if any(c < 1 for c in cards):
         raise BadInput("cards", f"{min(cards)}", "at least one state for every node")
-    out = set(without)
-    masks = _neighbours(len(cards), scopes, out)
-    kept = [v for v in range(len(cards)) if v not in out]
-    best = _compete(masks, kept, cards, [rule] if rule else list(RULES), trials, random.Random(seed))
-    if best is None:
+    excluded = set(without)
+    masks = _neighbour_masks(len(cards), scopes, excluded)
+    nodes = [v for v in range(len(cards)) if v not in excluded]
+    if not nodes:
         return Triangulation((), (), (), rule or "min-fill", table_cost((), cards))
-    order, cliques, fill, name = best
-    groups = tuple(tuple(_bits(mask)) for mask in cliques)
-    return Triangulation(tuple(order), groups, tuple(fill), name, table_cost(groups, cards))
+    best = _best_order(masks, nodes, cards, [rule] if rule else list(RULES), trials, random.Random(seed))
+    cliques = tuple(tuple(bits(mask)) for mask in best.cliques)
+    return Triangulation(tuple(best.order), cliques, tuple(best.fill), best.rule, table_cost(cliques, cards))
 
 
-def _neighbours(n: int, scopes: Iterable[Sequence[int]], out: set[int]) -> list[int]:
+def _neighbour_masks(n: int, scopes: Iterable[Sequence[int]], excluded: set[int]) -> list[int]:
+    """The neighbours of every variable, as bits."""
     masks = [0] * n
     for scope in scopes:
         group = 0
         for v in scope:
             if not 0 <= v < n:
                 raise BadInput("scopes", f"the variable {v}", f"indices from 0 to {n - 1}")
-            if v not in out:
+            if v not in excluded:
                 group |= 1 << v
         for v in scope:
             masks[v] |= group
-    return [0 if v in out else mask & ~(1 << v) for v, mask in enumerate(masks)]
+    return [0 if v in excluded else mask & ~(1 << v) for v, mask in enumerate(masks)]
 
 
-_Order = tuple[list[int], list[int], list[tuple[int, int]], str]
+class _Order(NamedTuple):
+    """An elimination order, its maximal cliques (as bits) and the edges it adds."""
+
+    order: list[int]
+    cliques: list[int]
+    fill: list[tuple[int, int]]
+    rule: str
 
 
-def _compete(
+class _Contest:
+    """Elimination orders of one graph, of which the one with the smallest sum of tables is kept.
+
+    Nodes whose neighbours are joined already can always be eliminated first, whatever the rule; the
+    rules compete for the rest.
+    """
+
+    def __init__(self, masks: list[int], nodes: list[int], cards: list[int], rules: list[str]):
+        simplicial = eliminate_simplicial(masks, nodes, cards)
+        self.cards, self.first, self.masks = cards, simplicial.cliques, simplicial.neighbours
+        self.nodes = [v for v in nodes if v not in self.first]
+        self.totals = dict.fromkeys(rules, math.inf)  # rule -> its smallest sum of tables
+        self.best: _Order | None = None
+
+    @property
+    def least(self) -> float:
+        """The smallest sum of tables so far."""
+        return min(self.totals.values())
+
+    def attempt(self, rule: str, ties: list[float]) -> None:
+        """Try one order, and give up as soon as a single table is larger than the smallest sum."""
+        least = self.least
+        limit = math.inf if self.best is None else math.log2(least)
+        found = eliminate_by_rule(self.masks, self.nodes, self.cards, rule, ties, limit)
+        if found is None:
+            return
+        cliques = self.first | found.cliques
+        maximal = maximal_cliques(cliques)
+        total = sum(math.prod(self.cards[v] for v in bits(mask)) for mask in maximal)
+        self.totals[rule] = min(total, self.totals[rule])
+        if self.best is None or total < least:
+            self.best = _Order(list(cliques), maximal, found.added, rule)
+
+
+def _best_order(
     masks: list[int],
-    kept: list[int],
+    nodes: list[int],
     cards: list[int],
     rules: list[str],
     trials: int | None,
     rng: random.Random,
-) -> _Order | None:
+) -> _Order:
     """The order whose maximal cliques have the smallest sum of tables."""
-    if not kept:
-        return None
-    if len({cards[v] for v in kept}) == 1 and len(rules) > 1:
-        rules = ["min-fill", "min-degree", "sweep"]  # the weighted rules would say the same again
-    # Variables whose neighbours are joined already can always go first; the contest is for the rest.
-    start = _eliminate(masks, kept, cards, "min-fill", None, math.inf)
-    assert start is not None
-    first, masks = start.cliques, start.near
-    kept = [v for v in kept if v not in first]
-    best: _Order | None = None
-    totals = dict.fromkeys(rules, math.inf)
-
-    def attempt(rule: str, ties: list[float]) -> None:
-        nonlocal best
-        least = min(totals.values())
-        found = _eliminate(masks, kept, cards, rule, ties, math.inf if best is None else math.log2(least))
-        if found is None:
-            return
-        cliques = first | found.cliques
-        maximal = _maximal(cliques)
-        total = sum(_entries(mask, cards) for mask in maximal)
-        totals[rule] = min(total, totals[rule])
-        if best is None or total < least:
-            best = (list(cliques), maximal, found.added, rule)
-
+    if len({cards[v] for v in nodes}) == 1 and len(rules) > 1:
+        rules = ["min-fill", "min-degree", "sweep"]  # the weighted rules would give the same orders
+    contest = _Contest(masks, nodes, cards, rules)
     for rule in rules:
-        for ties in _sweeps(masks, kept) if rule == "sweep" else [[0.0] * len(cards)]:
-            attempt(rule, ties)
+        for ties in _sweeps(contest.masks, contest.nodes) if rule == "sweep" else [[0.0] * len(cards)]:
+            contest.attempt(rule, ties)
     greedy = [rule for rule in rules if rule != "sweep"]
-    limit = trials if trials is not None else _WORK // len(kept) if kept else 0
+    limit = trials if trials is not None else _WORK // len(contest.nodes) if contest.nodes else 0
     done = 0
-    while greedy and done < limit and (trials is not None or done < _worth(min(totals.values()))):
-        close = [r for r in greedy if totals[r] <= 4 * min(totals[r] for r in greedy)]
-        attempt(close[done % len(close)], [rng.random() for _ in cards])
+    while greedy and done < limit and (trials is not None or done < _random_trials(contest.least)):
+        least = min(contest.totals[rule] for rule in greedy)
+        close = [rule for rule in greedy if contest.totals[rule] <= 4 * least]
+        contest.attempt(close[done % len(close)], [rng.random() for _ in cards])
         done += 1
-    return best
+    assert contest.best is not None
+    return contest.best
 
 
-def _sweeps(masks: list[int], kept: list[int]) -> list[list[float]]:
+def _sweeps(masks: list[int], nodes: list[int]) -> list[list[float]]:
     """Places in two orders that keep neighbours near each other: from one end of the band, and the other.
 
     Cuthill and McKee, Reducing the bandwidth of sparse symmetric matrices, Proc. 24th ACM Nat. Conf., 1969.
@@ -204,147 +222,19 @@ def _sweeps(masks: list[int], kept: list[int]) -> list[list[float]]:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    number = {v: i for i, v in enumerate(kept)}
-    ends = [(i, number[u]) for v, i in number.items() for u in _bits(masks[v])]
+    number = {v: i for i, v in enumerate(nodes)}
+    ends = [(i, number[u]) for v, i in number.items() for u in bits(masks[v])]
     places = [[0.0] * len(masks), [0.0] * len(masks)]
     if not ends:
         return places[:1]
-    graph = csr_array(([True] * len(ends), tuple(zip(*ends, strict=True))), (len(kept), len(kept)))
+    graph = csr_array(([True] * len(ends), tuple(zip(*ends, strict=True))), (len(nodes), len(nodes)))
     order = reverse_cuthill_mckee(graph, symmetric_mode=True)
     for place, i in enumerate(order):
-        places[0][kept[i]], places[1][kept[i]] = place, -place
+        places[0][nodes[i]], places[1][nodes[i]] = place, -place
     return places
 
 
-def _worth(entries: float) -> int:
-    """How many more orders to try: as long as trying is cheap beside computing with such tables."""
-    ladder = ((2**14, 0), (2**18, 16), (2**22, 48), (2**36, 128))  # beyond, no order will make it fit
+def _random_trials(entries: float) -> int:
+    """How many orders with random ties to try: as many as are cheap beside computing with such tables."""
+    ladder = ((2**14, 0), (2**18, 16), (2**22, 48), (2**36, 128))  # beyond, no order makes the tables fit
     return next((n for size, n in ladder if entries <= size), 16)
-
-
-def _entries(mask: int, cards: list[int]) -> int:
-    return math.prod(cards[v] for v in _bits(mask))
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
-@dataclasses.dataclass(frozen=True)
-class _Run:
-    cliques: dict[int, int]  # variable -> itself and its neighbours when it went, in the order they went
-    added: list[tuple[int, int]]
-    near: list[int]  # neighbours among those that have not gone
-
-
-def _eliminate(
-    masks: list[int], kept: list[int], cards: list[int], rule: str, ties: list[float] | None, limit: float
-) -> _Run | None:
-    """Eliminate all; None as soon as one table has over 2^limit entries.
-
-    Without `ties` only those go whose neighbours are joined already, which adds no edge.
-    """
-    near = list(masks)
-    groups: dict[int, int] = {}  # cardinality -> the nodes that have it
-    for v in kept:
-        groups[cards[v]] = groups.get(cards[v], 0) | 1 << v
-    by_card = [(card, math.log2(card), group) for card, group in groups.items()]
-    weighted = rule == "weighted-min-fill"
-    value = cards if weighted else [1] * len(cards)
-
-    def measure(mask: int) -> int:  # the sum of `value` over a set
-        if not weighted:
-            return mask.bit_count()
-        return sum(card * (mask & group).bit_count() for card, _, group in by_card)
-
-    def weight(v: int) -> float:  # log2 of the table that eliminating v would make
-        mask = near[v] | 1 << v
-        return sum(log * (mask & group).bit_count() for _, log, group in by_card)
-
-    by_fill = rule in ("min-fill", "weighted-min-fill")
-    missing, tables = [0] * len(cards), [0.0] * len(cards)
-    for v in kept:
-        tables[v] = weight(v)
-        if by_fill:
-            gaps = (value[u] * measure(near[v] & ~near[u] & ~(1 << u)) for u in _bits(near[v]))
-            missing[v] = sum(gaps) // 2
-
-    def key(v: int) -> tuple[float, float, float, int]:
-        tie = ties[v] if ties else 0.0
-        if by_fill:
-            return (missing[v], tables[v], tie, v)
-        if rule == "min-degree":
-            return (near[v].bit_count(), tables[v], tie, v)
-        if rule == "sweep":
-            return (tie, 0.0, 0.0, v)
-        return (tables[v], near[v].bit_count(), tie, v)
-
-    keys = {v: key(v) for v in kept}
-    heap = list(keys.values())
-    heapq.heapify(heap)
-    run = _Run({}, [], near)
-    while heap:
-        entry = heapq.heappop(heap)
-        v = entry[3]
-        if keys.get(v) != entry:
-            continue  # since then another elimination changed its key, and pushed the new one
-        if ties is None and missing[v]:
-            break
-        if tables[v] > limit:
-            return None
-        del keys[v]
-        around, bit = near[v], 1 << v
-        run.cliques[v] = around | bit
-        for u in _bits(around):
-            near[u] ^= bit
-            if by_fill:  # v's own missing edges no longer count
-                missing[u] -= value[v] * measure(near[u] & ~around)
-        touched = _join(run, around, missing if by_fill else None, value, measure)
-        for u in _bits(around):
-            tables[u] = weight(u)
-        for u in _bits(touched):
-            new = key(u)
-            if new != keys[u]:
-                keys[u] = new
-                heapq.heappush(heap, new)
-    return run
-
-
-def _join(
-    run: _Run, around: int, missing: list[int] | None, value: list[int], measure: Callable[[int], int]
-) -> int:
-    """All nodes `around` made neighbours, `missing` kept up to date; → the nodes whose keys may change."""
-    near, touched = run.near, around
-    for a in _bits(around):
-        for b in _bits((around & ~near[a]) >> (a + 1) << (a + 1)):
-            run.added.append((a, b))
-            if missing is not None:
-                common = near[a] & near[b]
-                touched |= common
-                for w in _bits(common):
-                    missing[w] -= value[a] * value[b]
-                missing[a] += value[b] * measure(near[a] & ~near[b])
-                missing[b] += value[a] * measure(near[b] & ~near[a])
-            near[a] |= 1 << b
-            near[b] |= 1 << a
-    return touched
-
-
-def _maximal(cliques: dict[int, int]) -> list[int]:
-    """Without the cliques that lie in an earlier one.
-
-    The neighbours of v when it goes lie in the clique of the one among them that goes next, and a
-    clique is not maximal exactly if it equals such a set (Blair and Peyton 1993).
-    """
-    place = {v: i for i, v in enumerate(cliques)}
-    redundant = set()
-    for v, clique in cliques.items():
-        rest = clique & ~(1 << v)
-        if rest:
-            following = min(_bits(rest), key=place.__getitem__)
-            if cliques[following] == rest:
-                redundant.add(following)
-    return [clique for v, clique in cliques.items() if v not in redundant]

@@ -1,4 +1,4 @@
-"""What a person may write where nodes are asked for, and the graphs that are refused at the door."""
+"""Input validation: nodes and graphs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def as_nodes(graph: nx.Graph, value: Any, argument: str) -> tuple[Node, ...]:
     if isinstance(value, Hashable) and value in graph:
         return (value,)
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise _unknown(graph, value, argument)
-    wanted = set(value)
-    for node in wanted:
+        raise _unknown_node(graph, value, argument)
+    nodes = set(value)
+    for node in nodes:
         if node not in graph:
-            raise _unknown(graph, node, argument)
-    return tuple(node for node in graph if node in wanted)
+            raise _unknown_node(graph, node, argument)
+    return tuple(node for node in graph if node in nodes)
 
 
 def as_node(graph: nx.Graph, value: Any, argument: str) -> Node:
@@ -35,14 +35,14 @@ def as_node(graph: nx.Graph, value: Any, argument: str) -> Node:
     return nodes[0]
 
 
-def _unknown(graph: nx.Graph, value: Any, argument: str) -> BadInput:
+def _unknown_node(graph: nx.Graph, value: Any, argument: str) -> BadInput:
     near = difflib.get_close_matches(str(value), [str(node) for node in graph], n=3)
     some = ", ".join(str(node) for node in list(graph)[:6]) + (", …" if len(graph) > 6 else "")
     remedy = f"Did you mean {' or '.join(near)}?" if near else ""
-    return BadInput(argument, repr(value), f"a node of the graph ({some or 'which has none'})", remedy)
+    return BadInput(argument, repr(value), f"a node of the graph ({some or 'it has none'})", remedy)
 
 
-def apart(argument: str, other: str, first: Iterable[Node], second: Iterable[Node]) -> None:
+def check_disjoint(argument: str, other: str, first: Iterable[Node], second: Iterable[Node]) -> None:
     """Raise if two arguments name the same node."""
     both = set(first) & set(second)
     if both:
@@ -51,14 +51,14 @@ def apart(argument: str, other: str, first: Iterable[Node], second: Iterable[Nod
         )
 
 
-def directed(graph: nx.Graph, acyclic: bool = True) -> nx.DiGraph:
-    """The graph itself, if it is directed and without cycles."""
+def check_directed(graph: nx.Graph, acyclic: bool = True) -> nx.DiGraph:
+    """Return the graph; raise unless it is directed and, by default, acyclic."""
     import networkx as nx
 
     if not isinstance(graph, nx.Graph):
         raise BadInput("graph", type(graph).__name__, "a networkx.DiGraph")
     if not graph.is_directed():
-        raise BadInput("graph", "an undirected graph", "a networkx.DiGraph", "Undirected: separated().")
+        raise BadInput("graph", "an undirected graph", "a networkx.DiGraph", "Use separated().")
     if acyclic and not nx.is_directed_acyclic_graph(graph):
         cycle = [edge[0] for edge in nx.find_cycle(graph)]
         walk = " → ".join(map(str, [*cycle, cycle[0]]))
@@ -66,14 +66,12 @@ def directed(graph: nx.Graph, acyclic: bool = True) -> nx.DiGraph:
     return graph
 
 
-def undirected(graph: nx.Graph) -> nx.Graph:
-    """The graph itself, if it is undirected."""
+def check_undirected(graph: nx.Graph) -> nx.Graph:
+    """Return the graph; raise unless it is undirected."""
     import networkx as nx
 
     if not isinstance(graph, nx.Graph):
         raise BadInput("graph", type(graph).__name__, "a networkx.Graph")
     if graph.is_directed():
-        raise BadInput(
-            "graph", "a directed graph", "a networkx.Graph", "Directed: d_separated() or moralise()."
-        )
+        raise BadInput("graph", "a directed graph", "a networkx.Graph", "Use d_separated() or moralise().")
     return graph

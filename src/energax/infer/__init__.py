@@ -1,13 +1,13 @@
-"""Given some of the variables, find the others: one method a file, and a choice among them."""
+"""Inference: minima, posteriors, probabilities and draws of hidden variables, and the methods for them."""
 
-from ._dispatch import argmin as argmin
-from ._dispatch import log_partition as log_partition
-from ._dispatch import log_prob as log_prob
-from ._dispatch import plan as plan
-from ._dispatch import posterior as posterior
-from ._dispatch import sample as sample
 from ._exact.closed_form import Exact as Exact
 from ._exact.enumeration import Enumeration as Enumeration
+from ._functions import argmin as argmin
+from ._functions import log_partition as log_partition
+from ._functions import log_prob as log_prob
+from ._functions import plan as plan
+from ._functions import posterior as posterior
+from ._functions import sample as sample
 from ._graphical.approximate import BeliefPropagation as BeliefPropagation
 from ._graphical.approximate import MeanField as MeanField
 from ._graphical.conditional_gaussian import ConditionalGaussian as ConditionalGaussian

@@ -1,8 +1,9 @@
-"""What is known of the hidden variables once others are given."""
+"""`Posterior`: the distribution p(hidden | given) that `posterior` returns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -10,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util.keys import as_key
-from ..errors import BadInput, Intractable, Unsuitable
+from ..errors import BadInput, Intractable, Unsuitable, check_whole_number
 from ..estimate import Estimate
+from ..finite import ENUMERATION_LIMIT
 from ..parameters import precision_of
 from ..spaces import Binary, Space
 
@@ -20,22 +22,24 @@ if TYPE_CHECKING:
     from ._query import Query
 
 
-def check_single_variable(names: tuple[str, ...], name: str) -> None:
-    """Refuse a joint table of more, or of others, than the one variable that a closed form is of."""
-    if tuple(names) != (name,):
-        raise Unsuitable(
-            f"joint: the closed form is of {name!r} alone, not of {list(names)}. "
-            "Use posterior(energy, given, Enumeration()), or draws of it."
-        )
-
-
 class Posterior(ABC):
     """p(hidden | given), for one example or for rows.
 
+    Results are computed when they are first read, and cached. For rows, all arrays have a leading axis of
+    rows. A subclass computes them for rows, also for one example.
+
     Attributes:
-        method: the name of the method that found it.
-        kind: exact, or an estimate from draws.
-        spaces: the variables it speaks of, partly missing ones among them.
+        method: the name of the method.
+        kind: "exact" or "estimate".
+        spaces: the spaces of the hidden and the partially observed variables, by name.
+
+    >>> from energax import posterior
+    >>> from energax.energies import RBM
+    >>> found = posterior(RBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2)), {"x": [0, 1, 1]})
+    >>> found
+    Posterior(of z; exact, exact)
+    >>> found.mean["z"], found.joint("z")
+    (array([0.5, 0.5], dtype=float32), array([0.25, 0.25, 0.25, 0.25], dtype=float32))
     """
 
     method: str
@@ -50,105 +54,121 @@ class Posterior(ABC):
         return self._query.targets
 
     def __repr__(self) -> str:
-        rows = f"{self._query.n} rows, " if self._query.many else ""
+        rows = f"{self._query.n} rows, " if self._query.batched else ""
         return f"Posterior(of {', '.join(self.spaces)}; {rows}{self.method}, {self.kind})"
+
+    # -- results ---------------------------------------------------------------------------------
 
     @property
     def marginals(self) -> dict[str, np.ndarray]:
-        """Probabilities of every finite coordinate, by name: shape (*shape, values), rows first."""
-        return self._query.answer(self._once("marginals", self._marginals))
+        """Probabilities of the values of every coordinate of finite variables, by name: (*shape, values)."""
+        return self._query.unbatch(self._cached("marginals", self._compute_marginals))
 
     @property
     def mean(self) -> dict[str, np.ndarray]:
-        """E[variable | given] by name, for variables that are numbers (an index has no mean)."""
-        return self._query.answer(self._once("mean", self._mean))
+        """E[variable | given] of binary and real variables, by name: (*shape,)."""
+        return self._query.unbatch(self._cached("mean", self._compute_mean))
 
     @property
     def mode(self) -> dict[str, np.ndarray]:
-        """The joint value of lowest energy, by name; of draws, the best that was seen."""
-        return self._query.answer(self._once("mode", self._mode))
+        """The joint value of lowest energy, by name; for posteriors made of draws, the best draw."""
+        return self._query.unbatch(self._cached("mode", self._compute_mode))
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """What is known of one variable: its `marginals` where it is finite, else its `mean`."""
+        """Return the `marginals` of a finite variable, the `mean` of another one."""
         if name not in self.spaces:
             raise BadInput("name", repr(name), f"a hidden variable, one of {list(self.spaces)}")
         return (self.marginals if name in self.marginals else self.mean)[name]
 
     @property
     def log_evidence(self) -> Estimate:
-        """log p(given), with its kind: what `log_prob` says of the given values.
+        """log p(given), the `log_prob` of the given values; one number per row.
 
-        Where that is drawn for, it needs the key that `posterior` was given.
+        If it is estimated from draws, the key of `posterior` is needed.
         """
-        return self._once("log_evidence", self._log_evidence)
+        return self._cached("log_evidence", self._compute_log_evidence)
 
     def joint(self, *names: str) -> np.ndarray:
-        """p(names | given): one axis for each named variable, over its listed values."""
+        """Return the table p(names | given): one axis per variable, over all its values."""
         spaces = self._query.spaces
         wrong = [n for n in names if n not in self.spaces or not spaces[n].is_finite]
         if wrong or not names:
             finite = [n for n in self.spaces if spaces[n].is_finite]
             raise BadInput("names", f"{wrong or 'none'}", f"finite hidden variables, some of {finite}")
         shape = tuple(spaces[n].n_values for n in names)
-        if np.prod([float(s) for s in shape]) > 2**20:
+        if np.prod([float(s) for s in shape]) > ENUMERATION_LIMIT:
             size = " × ".join(f"{s:,}" for s in shape)
-            raise Intractable("joint", f"a table of {size}", f"{2**20:,}", "Ask for fewer variables.")
+            raise Intractable(
+                "joint", f"a table of {size}", f"{ENUMERATION_LIMIT:,}", "Name fewer variables."
+            )
         with precision_of(self._query.energy):
-            table = self._joint(names)
-        return self._query.answer(table.reshape(-1, *shape))
+            table = self._compute_joint(names)
+        return self._query.unbatch(table.reshape(-1, *shape))
 
     def sample(self, n: int = 1, *, key: Any) -> Draws:
-        """Draws from p(hidden | given)."""
-        if not isinstance(n, (int, np.integer)) or n < 1:
-            raise BadInput("n", repr(n), "a number of draws >= 1")
+        """Return `n` draws from p(hidden | given): arrays (n, …) by name, (n, rows, …) for rows."""
+        check_whole_number("n", n)
         with precision_of(self._query.energy):
-            return self._sample(int(n), as_key(key))
+            return self._draw(int(n), as_key(key))
 
-    def _once(self, name: str, compute: Any) -> Any:
+    def _cached(self, name: str, compute: Callable[[], Any]) -> Any:
         if name not in self._cache:
             with precision_of(self._query.energy):
                 self._cache[name] = compute()
         return self._cache[name]
 
-    def _log_evidence(self) -> Estimate:
-        from ._dispatch import choose, draws_at_random, log_prob
+    # -- computed by the subclass, always with a leading axis of rows ----------------------------
 
-        query, key = self._query, self._key
+    @abstractmethod
+    def _compute_marginals(self) -> dict[str, np.ndarray]: ...
+
+    @abstractmethod
+    def _compute_mean(self) -> dict[str, np.ndarray]: ...
+
+    @abstractmethod
+    def _compute_mode(self) -> dict[str, np.ndarray]: ...
+
+    @abstractmethod
+    def _compute_joint(self, names: tuple[str, ...]) -> np.ndarray: ...
+
+    @abstractmethod
+    def _draw(self, n: int, key: Any) -> Draws: ...
+
+    def _compute_log_evidence(self) -> Estimate:
+        """Return the `log_prob` of the given values, without an axis of rows for one example."""
+        from ._functions import log_prob
+
+        query = self._query
         if not query.given:
-            return Estimate(0.0, method=self.method)  # log p(nothing)
-        if key is not None:
-            # Another key than that of the draws themselves, so that the two errors are independent.
-            key = jax.random.fold_in(key, 1)
-        elif not query.energy.inputs:
-            method = choose("log_prob", query)
-            if draws_at_random(method, "log_prob", query):
-                remedy = f"log p(given) is by {method.label}, which draws at random: posterior(..., key=0)."
-                raise BadInput("key", "none", "an int or a JAX key", remedy)
-        estimate = log_prob(query.energy, query.given, key=key)
-        return estimate if query.many else estimate[0]
+            return Estimate(0.0, method=self.method)
+        # Another key than that of the draws themselves, so that the two errors are independent.
+        key = None if self._key is None else jax.random.fold_in(self._key, 1)
+        try:
+            estimate = log_prob(query.energy, query.given, key=key)
+        except BadInput as error:
+            if error.argument != "key":
+                raise
+            remedy = "log p(given) is estimated from draws; use posterior(..., key=0)."
+            raise BadInput("key", "none", "an int or a JAX key", remedy) from None
+        return estimate if query.batched else estimate[0]
 
-    @abstractmethod
-    def _marginals(self) -> dict[str, np.ndarray]: ...
 
-    @abstractmethod
-    def _mean(self) -> dict[str, np.ndarray]: ...
-
-    @abstractmethod
-    def _mode(self) -> dict[str, np.ndarray]: ...
-
-    @abstractmethod
-    def _joint(self, names: tuple[str, ...]) -> np.ndarray: ...
-
-    @abstractmethod
-    def _sample(self, n: int, key: Any) -> Draws: ...
+def check_single_variable(names: tuple[str, ...], name: str) -> None:
+    """Raise unless `names` is just `name`, the variable of a closed form."""
+    if tuple(names) != (name,):
+        raise Unsuitable(
+            f"joint: the closed form is of {name!r} alone, not of {list(names)}. "
+            "Use posterior(energy, given, Enumeration()), or draws of it."
+        )
 
 
 def has_mean(space: Space) -> bool:
+    """Return whether values of the space have a mean: numbers do, indices of categories do not."""
     return isinstance(space, Binary) or not space.is_finite
 
 
 def index_of(space: Space, value: Any) -> Any:
-    """The number of a value in the list of its finite space: the inverse of `space.at`."""
+    """Return the index of a value in a finite space, the inverse of `space.at`."""
     flat = jnp.reshape(value, (-1,)).astype(int)
     index = jnp.zeros((), int)
     for i in range(space.size):

@@ -1,4 +1,4 @@
-"""Contrastive divergence: the negative phase comes from a short, or a persistent, chain."""
+"""Contrastive divergence: the negative phase is drawn by short or persistent chains."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from ..energy import free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
 from ..samplers import default_sampler
-from ._objective import Objective, check_variables, stop_gradient
+from ._objective import Objective, stop_gradient
 from ._requirements import check_free_energy, check_joint
 
 
 class ContrastiveDivergence(Objective):
-    """mean F(x⁺) − mean F(x⁻), with x⁻ from k sweeps of a chain begun at the data.
+    """The contrastive divergence mean F(x⁺) − mean F(x⁻), with x⁻ from k sweeps of a chain started at x⁺.
 
     The gradient is that of the negative log-likelihood with the model's expectation replaced
-    by the chain's. `persistent=True` lets the chains go on from update to update, with all their
-    variables, instead of beginning anew at the data (`n_chains` of them, by default one a row of
-    the batch). Missing coordinates of x⁺ are drawn by the same chain, with what is known held fixed.
+    by that of the chains. Missing coordinates of the data x⁺ are drawn by the same sampler, with
+    the observed ones fixed.
 
-    `sampler=None` takes one that suits the energy: `Gibbs()` where every variable is finite or has
-    a known conditional, else `Langevin()`. The latter moves by a step of 0.1 in ℝⁿ, which suits
-    standardised data; for other scales name it: `sampler=Langevin(step_size)`. Persistent chains of
-    an RBM cost one product of matrices less with `sampler=Gibbs(("x", "z"))`: then x follows from
-    hidden units drawn before the last update, which is no loss unless the steps are large.
+    Args:
+        k: sweeps of the sampler per update.
+        persistent: whether the chains, with all their variables, continue from update to update
+            instead of starting at the data.
+        n_chains: the number of persistent chains, by default one per row of the batch.
+        sampler: None is `Gibbs()` if every variable is finite or has a known conditional, else
+            `Langevin()`. Its step of 0.1 in ℝⁿ suits standardised data; for other scales pass
+            `Langevin(step_size)`. Persistent chains of an RBM take one matrix product less with
+            `Gibbs(("x", "z"))`: x is then drawn from hidden units that were drawn before the last
+            update, which costs accuracy only if the steps are large.
 
     Hinton (2002), Training products of experts by minimizing contrastive divergence;
     Tieleman (2008), Training restricted Boltzmann machines using approximations to the
@@ -56,12 +60,11 @@ class ContrastiveDivergence(Objective):
             raise BadInput(
                 "n_chains",
                 f"{self.n_chains} without persistent=True",
-                "none: chains begun at the data are one a row",
-                "Set persistent=True, or leave n_chains out.",
+                "None: without persistence there is one chain per row",
+                "Pass persistent=True, or leave n_chains out.",
             )
 
     def check(self, energy, data):
-        check_variables(self, energy, data, *[n for n in energy.spaces if n in data])
         if not any(n in data for n in energy.spaces):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
         check_joint(self, energy)
@@ -71,37 +74,38 @@ class ContrastiveDivergence(Objective):
         first = sampler.first_overwritten(energy, data)
         if not self.persistent and first is not None:
             raise Unsuitable(
-                f"Chains begun at the data draw what is hidden first, but {sampler!r} begins with {first!r}, "
-                "and would forget the data. Leave the sampler out, or set persistent=True."
+                f"Chains started at the data must draw the hidden variables first, but {sampler!r} draws "
+                f"{first!r} first, which overwrites the data. Leave sampler out, or pass persistent=True."
             )
 
-    def _sampler(self, energy, seen):
-        return default_sampler(energy, seen) if self.sampler is None else self.sampler
+    def _sampler(self, energy, observed):
+        return default_sampler(energy, observed) if self.sampler is None else self.sampler
 
     def init(self, energy, batch, key):
         if not self.persistent:
             return None
         n = self.n_chains or batch.n
-        pick_key, start_key = jax.random.split(key)
-        seen = {k: v.value if is_masked(v) else v for k, v in batch.data.items()}
-        # Padding is no place to begin at.
-        pick = jax.random.categorical(pick_key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
-        seen = jax.tree.map(lambda a: jnp.asarray(a)[pick], seen)
-        return self._sampler(energy, seen).begin(energy, seen, start_key)
+        row_key, start_key = jax.random.split(key)
+        observed = {k: v.value if is_masked(v) else v for k, v in batch.data.items()}
+        # Rows of weight 0 are padding and start no chain.
+        rows = jax.random.categorical(row_key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
+        observed = jax.tree.map(lambda a: jnp.asarray(a)[rows], observed)
+        return self._sampler(energy, observed).start_rows(energy, observed, start_key)
 
     def __call__(self, energy, batch, carry, key):
         fixed, positive = stop_gradient(energy), batch.data
         if any(map(is_masked, positive.values())):
-            clamp_key, key = jax.random.split(key)
-            positive = self._completed(fixed, batch, clamp_key)
+            missing_key, key = jax.random.split(key)
+            positive = self._complete(fixed, batch, missing_key)
         start = carry if self.persistent else positive
         chains = jax.lax.stop_gradient(self._sampler(fixed, positive).advance(fixed, start, self.k, key))
-        free = jax.vmap(lambda row: free_energy(energy, row))
-        below = free({name: chains[name] for name in positive})
-        # Chains begun at the data carry the weights of their rows.
-        negative_phase = below.mean() if self.persistent else batch.mean(below)
-        terms = {"positive phase": batch.mean(free(positive)), "negative phase": -negative_phase}
+        free_energies = jax.vmap(lambda row: free_energy(energy, row))
+        negative = free_energies({name: chains[name] for name in positive})
+        # Chains started at the data have the weights of their rows.
+        negative_phase = negative.mean() if self.persistent else batch.mean(negative)
+        terms = {"positive phase": batch.mean(free_energies(positive)), "negative phase": -negative_phase}
         return terms, (chains if self.persistent else None)
 
-    def _completed(self, energy, batch, key):
+    def _complete(self, energy, batch, key):
+        """The data with missing values drawn given the observed ones."""
         return self._sampler(energy, batch.data).complete(energy, batch.data, max(self.k, 5), key)

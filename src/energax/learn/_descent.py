@@ -1,4 +1,4 @@
-"""Descent on an objective, by any Optax optimizer, through the bijections of the parameters."""
+"""Gradient descent on an objective with any Optax optimizer, in unconstrained parameters."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import optax
 
 from ..errors import BadInput
 from ..fitting import Learner, check_setting
-from ..parameters import constrained, unconstrained
-from ..parameters import trainable as movable
+from ..parameters import constrain, trainable_leaves, unconstrain
 from ._objective import Objective
 
 
 class DescentState(eqx.Module):
-    """Optimizer moments, the partner, the objective's carry, and what of θ is constrained, in ℝⁿ.
+    """The state of the optimizer, the partner, the objective's carry, and the constrained parameters in ℝⁿ.
 
-    A parameter that lies in ℝⁿ anyway is in the energy and nowhere else: kept twice, it would be
-    copied after every update.
+    `free` holds the unconstrained values of trainable parameters with a constraint, and None elsewhere:
+    parameters in ℝⁿ are only in the energy, since a second copy would be written at every update.
     """
 
     optimizer: Any
@@ -30,12 +29,23 @@ class DescentState(eqx.Module):
 
 
 class Descent(Learner):
-    """θ ← θ − step(∂ objective / ∂θ).
+    """Gradient descent on an objective: θ ← θ − step(∂ objective / ∂θ).
 
-    `optimizer` is any Optax transformation (`optax.adam(1e-3)`, with schedules, chains,
-    L-BFGS …), by default Adam with step 1e-3. Constrained parameters move through the
-    bijection of their space. `clip` bounds the global norm of the gradient. With `tol`, the
-    fit has converged when the objective of an epoch changes by less.
+    Constrained parameters are updated in ℝⁿ, through the bijection of their space.
+
+    Args:
+        objective: the loss, an `Objective`; its partner is trained too.
+        optimizer: any Optax optimizer, with schedules, chains, L-BFGS …; by default Adam with step 1e-3.
+        clip: the largest global norm of the gradient; None does not clip.
+        tol: the fit has converged when the objective of an epoch changes by at most this; None never stops.
+
+    >>> from energax import fit
+    >>> from energax.energies import RBM
+    >>> from energax.learn import NegativeLogLikelihood
+    >>> learner = Descent(NegativeLogLikelihood(), optax.adam(0.1))
+    >>> found = fit(RBM.random(2, 1, key=0), {"x": jnp.ones((8, 2))}, learner, epochs=20, key=0)
+    >>> bool(found.history["objective"][-1] < found.history["objective"][0])
+    True
     """
 
     objective: Objective
@@ -73,42 +83,44 @@ class Descent(Learner):
         self.objective.check(energy, data)
 
     def init(self, energy, batch, key, trainable):
-        free = eqx.filter(unconstrained(energy), trainable)
+        parameters = eqx.filter(unconstrain(energy), trainable)
         key, partner_key = jax.random.split(key)
         partner = self.objective.init_partner(energy, batch, partner_key)
-        moving = (free, eqx.filter(partner, movable(partner)))
+        optimizer = self._transformation.init((parameters, eqx.filter(partner, trainable_leaves(partner))))
         carry = self.objective.init(energy, batch, key)
-        bent = jax.tree.map(lambda new, old: None if new is old else new, free, eqx.filter(energy, trainable))
-        return DescentState(self._transformation.init(moving), bent, partner, carry)
+        in_energy = eqx.filter(energy, trainable)
+        free = jax.tree.map(lambda new, old: None if new is old else new, parameters, in_energy)
+        return DescentState(optimizer, free, partner, carry)
 
     def step(self, energy, state, batch, key, trainable):
-        free, frozen = eqx.partition(unconstrained(energy), trainable)
-        partner, rest = eqx.partition(state.partner, movable(state.partner))
-        # There and back again through a bijection is not where one was: what is bent goes on from ℝⁿ.
-        moving = (eqx.combine(state.free, free), partner)
+        parameters, frozen = eqx.partition(unconstrain(energy), trainable)
+        partner, frozen_partner = eqx.partition(state.partner, trainable_leaves(state.partner))
+        # Bijections do not round-trip exactly, so constrained parameters continue from their values in ℝⁿ.
+        both = (eqx.combine(state.free, parameters), partner)
 
-        def loss(moving):
-            free, partner = moving
-            model = constrained(eqx.combine(free, frozen))
-            objective = _with_partner(self.objective, eqx.combine(partner, rest))
+        def loss(both):
+            parameters, partner = both
+            model = constrain(eqx.combine(parameters, frozen))
+            objective = _with_partner(self.objective, eqx.combine(partner, frozen_partner))
             terms, carry = objective(model, batch, state.carry, key)
             terms = terms if isinstance(terms, dict) else {"loss": terms}
             return sum(terms.values()), (terms, carry)
 
-        (value, (terms, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(moving)
+        (value, (terms, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(both)
         updates, optimizer = self._transformation.update(
             gradient,
             state.optimizer,
-            moving,
+            both,
             value=value,
             grad=gradient,
-            value_fn=lambda moving: loss(moving)[0],
+            value_fn=lambda both: loss(both)[0],
         )
-        free, partner = optax.apply_updates(moving, updates)
-        energy = constrained(eqx.combine(free, frozen))
+        parameters, partner = optax.apply_updates(both, updates)
+        energy = constrain(eqx.combine(parameters, frozen))
         carry = jax.lax.stop_gradient(carry) if carry is not None else None
-        bent = jax.tree.map(lambda old, new: None if old is None else new, state.free, free, is_leaf=_nothing)
-        return energy, DescentState(optimizer, bent, eqx.combine(partner, rest), carry), terms
+        keep = lambda old, new: None if old is None else new
+        free = jax.tree.map(keep, state.free, parameters, is_leaf=_is_none)
+        return energy, DescentState(optimizer, free, eqx.combine(partner, frozen_partner), carry), terms
 
     def evaluate(self, energy, state, batch, key):
         objective = _with_partner(self.objective, state.partner)
@@ -123,8 +135,8 @@ class Descent(Learner):
 
 
 def _with_partner(objective: Objective, partner: Any) -> Objective:
-    return eqx.tree_at(lambda o: o.partner, objective, partner, is_leaf=_nothing)
+    return eqx.tree_at(lambda o: o.partner, objective, partner, is_leaf=_is_none)
 
 
-def _nothing(leaf: Any) -> bool:
+def _is_none(leaf: Any) -> bool:
     return leaf is None

@@ -1,4 +1,4 @@
-"""Expectation maximisation: on the pair `statistics` / `maximise`, or by descent where there is none."""
+"""Expectation maximisation, with the energy's own M-step (`statistics`, `maximise`) or one by descent."""
 
 from __future__ import annotations
 
@@ -10,56 +10,67 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..batch import weighted
+from .._util.sizes import EM_ROWS
+from ..batch import multiply_weight
 from ..energy import is_static_value, log_posterior_table
 from ..errors import BadInput, Unsuitable, check_whole_number
 from ..finite import ENUMERATION_LIMIT, Assignments
 from ..fitting import Learner, check_setting
-from ..parameters import constrained, constrained_maximum, has_m_step, recentred, unconstrained
-from ._requirements import by_encoder, check_joint, check_marginals, has_log_partition
+from ..parameters import constrain, m_step, recenter, unconstrain
+from ._requirements import check_joint, check_missing, has_log_partition, suggest_encoder
 
 
 class EMState(eqx.Module):
-    """Means of statistics, the energy they are centred at, and of how many batches and rows they are."""
+    """The mean statistics per row, the energy they are centred at, and the number of batches and rows."""
 
     statistics: Any
     reference: Any
-    count: jax.Array
-    seen: jax.Array  # the weight of all rows so far
-    optimizer: Any = None  # moments of the M-step by descent
+    count: jax.Array  # batches so far
+    seen: jax.Array  # the total weight of rows so far
+    optimizer: Any = None  # state of the optimizer, for an M-step by descent
 
 
 class EM(Learner):
-    """θ ← argmax_θ' E_{p(z | x, θ)} [−e(x, z; θ')].
+    """Expectation maximisation: θ ← argmax_θ' E_{p(z | x, θ)} [−e(x, z; θ')].
 
-    The E-step needs a finite hidden variable (its posterior is exact: knowledge, or
-    enumeration); the M-step is the energy's own: `statistics(data, posterior)` are sums over
-    rows, `maximise(statistics)` makes the new θ of them. Since statistics add, the full
-    batch, chunks, minibatches, weights and devices are all this one piece of code.
+    The E-step computes the exact posterior of finite hidden variables, in closed form or by
+    enumeration. The M-step is the energy's own: `statistics(data, posterior)` are sums over rows,
+    and `maximise(statistics)` returns the energy with the new θ. Since statistics add up, full
+    batches, chunks, minibatches, weights and several devices share the same code.
 
-    An energy without `maximise` (or any, if an `optimizer` is named) has its M-step by descent:
-    `m_steps` steps on E_{p(z | x, θ)}[e(x, z; θ')] + log Z(θ'), the posterior held, through the
-    bijections of the parameters. This is generalised EM: an M-step that lowers that expectation
+    For an energy without `maximise`, or if an `optimizer` is given, the M-step is descent:
+    `m_steps` steps on E_{p(z | x, θ)}[e(x, z; θ')] + log Z(θ') with the posterior fixed, in
+    unconstrained parameters. This is generalised EM: an M-step that lowers that expectation
     lowers the negative log-likelihood at least as much. The line search of the default optimizer
-    sees to it; a step of a fixed size does so if it is small enough.
+    ensures it; a fixed step size does if it is small enough.
 
     Args:
         temperature: posterior ∝ exp(−e / temperature): 1 is EM, above it deterministic
-            annealing, and 0 is hard EM (the best z takes the whole row, as in k-means).
-        tol: stop when the mean objective (or the parameters, by their summed squared change)
-            moves by no more than this.
+            annealing, and 0 is hard EM, where the best z gets the whole row, as in k-means.
+        hard: the same as temperature=0.
+        tol: converged when the criterion changes by at most this.
+        criterion: "objective", the mean objective, or "parameters", their summed squared change.
         decay: for minibatches, the exponent κ in (½, 1] of the step size (t + 2)^−κ with which
-            new statistics replace old ones (a batch that is larger or smaller than usual counts by its
-            rows); None uses only the batch at hand.
-        chunk: rows whose posterior is held at one time.
+            new statistics replace old ones (adjusted to the rows of the batch if they are more or
+            fewer than usual); None uses only the current batch.
+        chunk: rows whose posterior is in memory at one time; None chooses by device.
         optimizer: any Optax optimizer for an M-step by descent. It keeps its state from M-step to
-            M-step; the default, L-BFGS, begins each anew, since its curvature is that of one
+            M-step; the default, L-BFGS, starts each M-step anew, since its curvature is that of one
             posterior.
-        m_steps: how many of its steps an M-step takes.
-        keep_statistics: leave the means of the last statistics in the state, for minibatches to go on from.
+        m_steps: steps of the optimizer per M-step.
+        keep_statistics: keep the mean statistics in the state, for minibatches to continue from.
 
-    Dempster, Laird and Rubin (1977); for minibatches Cappé and Moulines (2009), On-line
-    expectation-maximization algorithm for latent data models.
+    Dempster, Laird and Rubin (1977), Maximum likelihood from incomplete data via the EM algorithm;
+    for minibatches Cappé and Moulines (2009), On-line expectation-maximization algorithm for latent
+    data models.
+
+    >>> from energax import Mixture, fit
+    >>> from energax.energies import Bernoullis
+    >>> X = jnp.array([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
+    >>> start = Mixture(Bernoullis(jnp.array([[0.4, 0.4], [0.6, 0.6]])))
+    >>> fit(start, {"x": X}, EM(), key=0).energy.components.probs.round(2)
+    Array([[0., 0.],
+           [1., 1.]], dtype=float32)
     """
 
     monotone = True
@@ -69,7 +80,7 @@ class EM(Learner):
     tol: Any = 1e-3
     criterion: Literal["objective", "parameters"] = eqx.field(static=True, default="objective")
     decay: float | None = None
-    chunk: int = eqx.field(static=True, default=1024)
+    chunk: int | None = eqx.field(static=True, default=None)
     optimizer: optax.GradientTransformation | None = None
     m_steps: int = eqx.field(static=True, default=5)
     keep_statistics: bool = eqx.field(static=True, default=False)
@@ -82,7 +93,7 @@ class EM(Learner):
         tol: Any = 1e-3,
         criterion: Literal["objective", "parameters"] = "objective",
         decay: float | None = None,
-        chunk: int = 1024,
+        chunk: int | None = None,
         optimizer: optax.GradientTransformation | None = None,
         m_steps: int = 5,
         keep_statistics: bool = False,
@@ -92,9 +103,11 @@ class EM(Learner):
         check_setting("tol", tol, lambda tol: tol == tol, "a number, or None")
         if criterion not in ("objective", "parameters"):
             raise BadInput("criterion", repr(criterion), "'objective' or 'parameters'")
-        check_whole_number("chunk", chunk)
+        if chunk is not None:
+            check_whole_number("chunk", chunk)
         if optimizer is not None and decay is not None:
-            raise BadInput("decay", "both decay= and optimizer=", "one: decay blends what `maximise` takes")
+            expected = "one of them: decay blends statistics, which descent does not use"
+            raise BadInput("decay", "both decay= and optimizer=", expected)
         if not isinstance(m_steps, int) or m_steps < 1:
             raise BadInput("m_steps", repr(m_steps), "a whole number >= 1")
         if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
@@ -106,204 +119,207 @@ class EM(Learner):
 
     def check(self, energy, data):
         name = type(energy).__name__
-        if hasattr(energy, "expectations"):
+        if energy.knows("expectations"):
             self._check_structure(energy, data)
             return
         hidden = {k: v for k, v in energy.spaces.items() if k not in data}
-        endless = [f"{k!r} in {v!r}" for k, v in hidden.items() if not v.is_finite]
-        if endless:
+        infinite = [f"{k!r} in {v!r}" for k, v in hidden.items() if not v.is_finite]
+        if infinite:
             raise Unsuitable(
-                f"EM needs finite hidden variables, but {name} has {', '.join(endless)}. "
-                f"{by_encoder(energy, hidden)}"
+                f"EM needs finite hidden variables, but {name} has {', '.join(infinite)}. "
+                f"{suggest_encoder(energy, hidden)}"
             )
-        check_marginals(self, energy, data)
-        if not self._descends(energy):
+        check_missing(self, energy, data)
+        if not self._uses_descent(energy):
             return
         check_joint(self, energy)
         if self.decay is not None:
             raise Unsuitable(
-                f"EM(decay=) blends sums over rows, but {name} has no `statistics` and `maximise` to make "
-                "and use them. Leave decay out: every batch then is an M-step by descent."
+                f"EM(decay=) blends statistics, but {name} has no `statistics` and `maximise`. "
+                "Leave decay out: every batch is then an M-step by descent."
             )
         if not has_log_partition(energy):
-            if has_m_step(energy):
+            if energy.has_m_step:
                 raise Unsuitable(
-                    f"EM by descent needs log Z of {name}. Leave optimizer out: it has `maximise`."
+                    f"An M-step by descent needs log Z of {name}. Leave optimizer out: {name} has `maximise`."
                 )
             raise Unsuitable(
-                f"EM needs an M-step, but {name} has no `statistics` and `maximise`, and for one by descent "
-                "no log Z. Give it either; the class of a mixture's components says `normalised = True` if "
-                "exp(−e(x, z)) is a density of x for every z."
+                f"EM needs an M-step, but {name} has no `statistics` and `maximise`, and no log Z for one by "
+                "descent. Implement one of them; the components of a mixture have log Z if their class sets "
+                "`normalised = True`, which says that exp(−e(x, z)) is a density of x for every z."
             )
 
     def _check_structure(self, energy, data):
-        """An M-step by descent lists the hidden values, which a structure has too many of."""
+        """Raise if an M-step by descent, which enumerates the hidden values, has too many to enumerate."""
         hidden = {k: v for k, v in energy.spaces.items() if k not in data}
-        listed = all(s.is_finite for s in hidden.values()) and Assignments(hidden).n <= ENUMERATION_LIMIT
-        if self._descends(energy) and not listed:
+        enumerable = all(s.is_finite for s in hidden.values()) and Assignments(hidden).n <= ENUMERATION_LIMIT
+        if self._uses_descent(energy) and not enumerable:
             raise Unsuitable(
                 f"EM needs the M-step of every part of {type(energy).__name__}, and one has no `statistics` "
-                "and `maximise`. Give it both, or learn by Descent(NegativeLogLikelihood(), optimizer)."
+                "and `maximise`. Implement both, or use Descent(NegativeLogLikelihood(), optimizer)."
             )
 
-    def _descends(self, energy):
-        return self.optimizer is not None or not has_m_step(energy)
+    def _uses_descent(self, energy):
+        return self.optimizer is not None or not energy.has_m_step
 
     def init(self, energy, batch, key, trainable):
-        none = jnp.zeros((), jnp.int32), jnp.zeros((), batch.weight.dtype)
+        counts = jnp.zeros((), jnp.int32), jnp.zeros((), batch.weight.dtype)
         if self.optimizer is not None:
-            free = eqx.filter(unconstrained(energy), trainable)
-            return EMState(None, None, *none, self.optimizer.init(free))
+            parameters = eqx.filter(unconstrain(energy), trainable)
+            return EMState(None, None, *counts, self.optimizer.init(parameters))
         if self.decay is None and not self.keep_statistics:
-            return EMState(None, None, *none)
-        shapes = eqx.filter_eval_shape(lambda e, b: self._expect(e, b)[0], energy, batch)
+            return EMState(None, None, *counts)
+        shapes = eqx.filter_eval_shape(lambda e, b: self._e_step(e, b)[0], energy, batch)
         statistics = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return EMState(statistics, energy, *none)
+        return EMState(statistics, energy, *counts)
 
-    def _expect(self, energy, batch):
-        """Σ over rows of the expected statistics, and of the objective.
+    @property
+    def _chunk_rows(self) -> int:
+        return EM_ROWS.value if self.chunk is None else self.chunk
 
-        An energy that has such sums without a posterior of every row says so: `expected_statistics`.
+    def _e_step(self, energy, batch):
+        """The sums over rows of the expected statistics and of the objective.
+
+        An energy with `expected_statistics` computes these sums without a posterior of every row.
         """
-        at_once = getattr(energy, "expected_statistics", lambda *_: None)
+        at_once = energy.knows("expected_statistics")
 
         def chunk(rows, weight):
-            found = at_once(rows, weight, self.temperature)
+            found = energy.expected_statistics(rows, weight, self.temperature) if at_once else None
             if found is not None:
                 statistics, objective = found
                 return statistics, -objective
             posterior, objective = expectations(energy, rows, self.temperature)
-            kept = jnp.where(weight > 0, objective, 0)
-            by_rows = lambda p: weighted(weight.reshape(-1, *(1,) * (p.ndim - 1)), p)
-            posterior = jax.tree.map(by_rows, posterior)
-            return energy.statistics(rows, posterior), -jnp.sum(weight * kept)
+            weigh = lambda p: multiply_weight(weight.reshape(-1, *(1,) * (p.ndim - 1)), p)
+            posterior = jax.tree.map(weigh, posterior)
+            return energy.statistics(rows, posterior), -jnp.sum(multiply_weight(weight, objective))
 
-        return batch.sum_chunks(chunk, self.chunk)
+        return batch.sum_chunks(chunk, self._chunk_rows)
 
-    def _by_descent(self, energy, state, batch, trainable):
-        """`m_steps` steps down the expected energy under the posterior of θ as it was."""
-        moving, still = eqx.partition(unconstrained(energy), trainable)
-        share = _or_one(batch.weight.sum())
+    def _descent_m_step(self, energy, state, batch, trainable):
+        """`m_steps` steps of the optimizer on the expected energy under the posterior of the old θ."""
+        parameters, frozen = eqx.partition(unconstrain(energy), trainable)
+        total_weight = _or_one(batch.weight.sum())
 
-        def expected(moving):
-            new = constrained(eqx.combine(moving, still))
+        def expected_energy(parameters):
+            new = constrain(eqx.combine(parameters, frozen))
 
             @jax.checkpoint
             def chunk(rows, weight):
                 posterior, _ = tempered_posterior(log_posterior_rows(energy, rows), self.temperature)
-                # A row that counts for nothing, or a z that is impossible, may have any energy.
+                # Rows of weight 0 and values z of probability 0 may have any energy, also infinity.
                 counts = (weight[:, None] > 0) & (posterior > 0)
                 energies = jnp.where(counts, -log_posterior_rows(new, rows), 0)
                 return jnp.sum(weight * jnp.sum(energies * jnp.where(counts, posterior, 0), axis=1))
 
-            return batch.sum_chunks(chunk, self.chunk) / share + new.log_partition()
+            return batch.sum_chunks(chunk, self._chunk_rows) / total_weight + new.log_partition()
 
         optimizer = optax.with_extra_args_support(optax.lbfgs() if self.optimizer is None else self.optimizer)
-        start = optimizer.init(moving) if self.optimizer is None else state.optimizer
+        start = optimizer.init(parameters) if self.optimizer is None else state.optimizer
 
-        def down(_, carry):
-            moving, memory = carry
-            value, slope = jax.value_and_grad(expected)(moving)
+        def update(_, carry):
+            parameters, memory = carry
+            value, gradient = jax.value_and_grad(expected_energy)(parameters)
             updates, memory = optimizer.update(
-                slope, memory, moving, value=value, grad=slope, value_fn=expected
+                gradient, memory, parameters, value=value, grad=gradient, value_fn=expected_energy
             )
-            return optax.apply_updates(moving, updates), memory
+            return optax.apply_updates(parameters, updates), memory
 
-        moving, memory = jax.lax.fori_loop(0, self.m_steps, down, (moving, start))
+        parameters, memory = jax.lax.fori_loop(0, self.m_steps, update, (parameters, start))
         if self.optimizer is not None:
             state = EMState(None, None, state.count, state.seen, memory)
-        return constrained(eqx.combine(moving, still)), state
+        return constrain(eqx.combine(parameters, frozen)), state
 
     def _loss(self, energy, batch):
-        """The mean objective alone."""
+        """The mean objective, without statistics."""
 
         def chunk(rows, weight):
             _, objective = tempered_posterior(log_posterior_rows(energy, rows), self.temperature)
-            return -jnp.sum(weight * jnp.where(weight > 0, objective, 0))
+            return -jnp.sum(multiply_weight(weight, objective))
 
-        loss = batch.sum_chunks(chunk, self.chunk) / _or_one(batch.weight.sum())
+        loss = batch.sum_chunks(chunk, self._chunk_rows) / _or_one(batch.weight.sum())
         return {"negative log-likelihood": loss + energy.log_partition()}
 
     def step(self, energy, state, batch, key, trainable):
-        if self._descends(energy):
-            new, moved = self._by_descent(energy, state, batch, trainable)
-            keep = lambda a, b: jnp.where(batch.weight.sum() > 0, b, a) if eqx.is_array(a) else a
+        total_weight = batch.weight.sum()
+        # A batch of weight 0 leaves everything as it was.
+        keep = lambda old, new: jnp.where(total_weight > 0, new, old) if eqx.is_array(old) else old
+        if self._uses_descent(energy):
+            new = self._descent_m_step(energy, state, batch, trainable)
             terms = self._loss(energy, batch)
-            return (*jax.tree.map(keep, (energy, state), (new, moved)), terms)
-        statistics, loss = self._expect(energy, batch)
-        share = batch.weight.sum()
-        terms = {"negative log-likelihood": loss / _or_one(share)}
+            return (*jax.tree.map(keep, (energy, state), new), terms)
+        statistics, loss = self._e_step(energy, batch)
+        terms = {"negative log-likelihood": loss / _or_one(total_weight)}
         if self.decay is not None:
-            state, statistics = self._blended(energy, state, statistics, share)
+            state, statistics = self._blend(energy, state, statistics, total_weight)
         elif self.keep_statistics:
-            seen = share.astype(state.seen.dtype)
-            state = EMState(_means(statistics, share), energy, jnp.ones_like(state.count), seen)
-        new = constrained_maximum(energy, statistics, trainable)
-        # A batch of nothing but padding says nothing.
-        keep = lambda a, b: jnp.where(share > 0, b, a) if eqx.is_array(a) else a
+            seen = total_weight.astype(state.seen.dtype)
+            state = EMState(_means(statistics, total_weight), energy, jnp.ones_like(state.count), seen)
+        new = m_step(energy, statistics, trainable)
         return jax.tree.map(keep, energy, new), state, terms
 
-    def _blended(self, energy, state, statistics, share):
-        """Old statistics and new ones, as means a row; and their sum over all the rows seen."""
-        fresh = _means(statistics, share)
-        # A batch counts by its rows: one of half the usual size forgets half as much.
+    def _blend(self, energy, state, statistics, total_weight):
+        """(state with old and new mean statistics blended, these times the weight of all rows so far)."""
+        fresh = _means(statistics, total_weight)
+        # The step size depends on the rows of a batch: one of half the usual size forgets half as much.
         usual = state.seen / _or_one(state.count)
-        forgets = (1 - (state.count + 2.0) ** -self.decay) ** (share / _or_one(usual))
-        rate = jnp.where(share > 0, jnp.where(state.count == 0, 1.0, 1 - forgets), 0.0)
-        # Statistics that are centred at the old θ must be carried over to the new one.
-        old = recentred(energy, state.statistics, state.reference)
+        kept = (1 - (state.count + 2.0) ** -self.decay) ** (total_weight / _or_one(usual))
+        rate = jnp.where(total_weight > 0, jnp.where(state.count == 0, 1.0, 1 - kept), 0.0)
+        # The old statistics are centred at the old θ and have to be moved to the new one.
+        old = recenter(energy, state.statistics, state.reference)
         blend = lambda a, b: (1 - rate).astype(a.dtype) * a + rate.astype(a.dtype) * b
-        mixed = jax.tree.map(blend, old, fresh)
-        seen = state.seen + share.astype(state.seen.dtype)
-        count = state.count + (share > 0).astype(state.count.dtype)
-        whole = jax.tree.map(lambda s: s * seen.astype(s.dtype), mixed)
-        return EMState(mixed, energy, count, seen), whole
+        means = jax.tree.map(blend, old, fresh)
+        seen = state.seen + total_weight.astype(state.seen.dtype)
+        count = state.count + (total_weight > 0).astype(state.count.dtype)
+        sums = jax.tree.map(lambda s: s * seen.astype(s.dtype), means)
+        return EMState(means, energy, count, seen), sums
 
     def evaluate(self, energy, state, batch, key):
-        if self._descends(energy):
+        if self._uses_descent(energy):
             return self._loss(energy, batch)
-        _, loss = self._expect(energy, batch)
+        _, loss = self._e_step(energy, batch)
         return {"negative log-likelihood": loss / _or_one(batch.weight.sum())}
 
     def converged(self, before, after, old, new):
         if self.criterion == "objective":
             return jnp.abs(before - after) <= self.tol
         leaves = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
-        moved = [jnp.sum((a - b) ** 2) for a, b in leaves if eqx.is_inexact_array(a)]
-        return sum(moved) <= self.tol
+        changes = [jnp.sum((a - b) ** 2) for a, b in leaves if eqx.is_inexact_array(a)]
+        return sum(changes) <= self.tol
 
 
-def _means(statistics: Any, share: Any) -> Any:
-    return jax.tree.map(lambda s: s / _or_one(share).astype(s.dtype), statistics)
+def _means(statistics: Any, total_weight: Any) -> Any:
+    """Statistics divided by the total weight of their rows."""
+    return jax.tree.map(lambda s: s / _or_one(total_weight).astype(s.dtype), statistics)
 
 
 def _or_one(weight: Any) -> Any:
+    """The weight, or 1 where it is 0, to divide by."""
     return jnp.where(weight > 0, weight, 1)
 
 
 def expectations(energy, rows, temperature) -> tuple[Any, Any]:
-    """What is expected of the hidden, rows first, and every row's objective.
+    """(posterior, objective of every row (n,)), where the posterior is as `energy.statistics` takes it.
 
-    For most energies the posterior of one finite variable, (n, k). One whose hidden part is a whole
-    structure (a chain, a network) answers by its own `expectations`, with the marginals that its
-    `statistics` needs.
+    For most energies this is the posterior of the hidden variables, (n, k). Structured energies
+    (chains, networks) have a method `expectations` that returns the marginals they need.
     """
-    if hasattr(energy, "expectations"):
+    if energy.knows("expectations"):
         return energy.expectations(rows, temperature)
     return tempered_posterior(log_posterior_rows(energy, rows), temperature)
 
 
 def log_posterior_rows(energy, rows) -> Any:
-    """log p(x, z) of every row and every joint value of the hidden variables, (n, k)."""
-    if hasattr(energy, "log_posterior"):
+    """log p(x, z), up to log Z, of every row and every joint value of the hidden variables, (n, k)."""
+    if energy.knows("log_posterior"):
         return energy.log_posterior(rows)
     hidden = Assignments({k: v for k, v in energy.spaces.items() if k not in rows})
-    hidden.check_size("The E-step", "Use a variational or a sampled posterior instead: ELBO.")
+    hidden.check_size("The E-step", "Use a variational posterior: Descent(ELBO(encoder)).")
     return jax.vmap(lambda row: log_posterior_table(energy, row, hidden))(rows)
 
 
 def tempered_posterior(joint: Any, temperature: Any) -> tuple[Any, Any]:
-    """(n, k) posteriors at a temperature, and each row's objective: T log Σ exp(joint / T)."""
+    """(posterior at a temperature (n, k), objective T log Σ exp(joint / T) of every row (n,))."""
     if is_static_value(0, temperature):
         best = jnp.argmax(joint, axis=1)
         return jax.nn.one_hot(best, joint.shape[1], dtype=joint.dtype), joint.max(1)

@@ -1,4 +1,4 @@
-"""Exact maximum likelihood, and maximum a posteriori."""
+"""The exact negative log-likelihood, with an optional prior."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ..spaces import Real
-from ._objective import Objective, check_variables
-from ._requirements import check_free_energy, check_log_partition, check_marginals
+from ._objective import Objective
+from ._requirements import check_free_energy, check_log_partition, check_missing, check_variables
 
 
 class NegativeLogLikelihood(Objective):
-    """mean F(x) + log Z, plus prior(θ) / n if there is one.
+    """The negative log-likelihood: mean F(x) + log Z, plus prior(θ) / n_rows.
 
-    An energy with `inputs`, such as a classifier, has a log Z for every row, −F(inputs), and
-    what is learned is p(the others | inputs).
+    An energy with `inputs`, such as a classifier, has one log Z per row, −F(inputs): the
+    likelihood is that of the other variables given the inputs. Hidden variables and missing
+    values are summed out.
 
-    `prior` is a function from the energy to a number: one more energy, over θ. Divided by
-    `n_rows`, the number of rows in the whole data set, it makes the estimate MAP.
+    Args:
+        prior: −log p(θ) up to a constant, as a function of the energy; it makes the estimate MAP.
+        n_rows: the number of rows in the whole data set, by which the prior is divided.
 
     >>> import jax.numpy as jnp
     >>> from energax import Batch
@@ -36,14 +38,14 @@ class NegativeLogLikelihood(Objective):
     def check(self, energy, data):
         if self.prior is not None and not self.n_rows:
             raise Unsuitable("NegativeLogLikelihood(prior=) needs n_rows=, the size of the data set.")
-        check_marginals(self, energy, data)
+        check_missing(self, energy, data)
         check_free_energy(self, energy, data)
         if energy.inputs:
-            check_variables(self, energy, data, *energy.inputs)
+            check_variables(self, data, *energy.inputs)
         else:
             in_rn = all(isinstance(energy.spaces[n], Real) for n in data)
             others = ", NoiseContrastive or ScoreMatching" if in_rn else " or NoiseContrastive"
-            check_log_partition(self, energy, f"ContrastiveDivergence{others}")
+            check_log_partition(self, energy, f"Use ContrastiveDivergence{others}.")
 
     def __call__(self, energy, batch, carry, key):
         terms = {

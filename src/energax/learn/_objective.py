@@ -1,4 +1,4 @@
-"""An objective: a scalar whose gradient in θ is the update of a learning principle."""
+"""The base class of objectives: scalars whose gradient in θ is the update of a learning principle."""
 
 from __future__ import annotations
 
@@ -12,33 +12,44 @@ import jax
 from .._util.printing import pretty_repr
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import Unsuitable
 
 
 class Objective(eqx.Module):
-    """`objective(energy, batch, carry, key) -> (loss, carry)`.
+    """A loss to minimise: `objective(energy, batch, carry, key) -> (loss, carry)`.
 
-    The loss is a scalar, or a dict of named terms that sum to it. `partner` holds a module
-    that is trained beside the energy (an encoder, a generator, a learned log Z): its arrays
-    receive gradients too. `carry` is what passes from batch to batch and has no gradient,
-    such as persistent chains.
+    The loss is a scalar, or a dict of named terms that sum to it. `Descent` minimises it.
+
+    Args:
+        partner: a module that is trained together with the energy (an encoder, a generator, a
+            learned log Z): its arrays receive gradients too.
+
+    The carry passes from batch to batch and receives no gradient, such as persistent chains.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import NeuralEnergy
+    >>> class MeanEnergy(Objective):
+    ...     def __call__(self, energy, batch, carry, key):
+    ...         return batch.mean(batch.map(energy)), carry
+    >>> batch = Batch({"x": jnp.array([[1.0, 2.0]])}, jnp.ones(1))
+    >>> MeanEnergy()(NeuralEnergy(lambda x: x.sum(), 2, confinement=1.0), batch, None, None)[0]
+    Array(5.5, dtype=float32)
     """
 
-    # By keyword only, so that the fields of a subclass come first: ContrastiveDivergence(5).
+    # Keyword-only, so that the fields of a subclass come first: ContrastiveDivergence(5).
     partner: Any = eqx.field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         return pretty_repr(self)
 
     def check(self, energy: Energy, data: Mapping[str, Any]) -> None:
-        """Raise `Unsuitable`, naming what is missing and what would fit."""
+        """Raise `Unsuitable` with a compatible alternative if the energy cannot be learned from the data."""
 
     def init(self, energy: Energy, batch: Batch, key: Any) -> Any:
         """The carry before the first batch."""
         return None
 
     def init_partner(self, energy: Energy, batch: Batch, key: Any) -> Any:
-        """The partner before the first batch: the one given, unless it should start from what is seen."""
+        """The partner before the first batch: the given one, unless a subclass computes it from the batch."""
         return self.partner
 
     @abstractmethod
@@ -46,16 +57,7 @@ class Objective(eqx.Module):
         """(loss, carry)."""
 
 
-def check_variables(objective: Any, energy: Energy, data: Mapping[str, Any], *names: str) -> None:
-    """Refuse data without the variables an objective learns from."""
-    absent = [n for n in names if n not in data]
-    if absent:
-        raise Unsuitable(
-            f"{type(objective).__name__} needs values of {absent} in the data, but found only {sorted(data)}."
-        )
-
-
 def stop_gradient(module: Any) -> Any:
-    """The same module, its real arrays constant to differentiation; functions in it stay as they are."""
+    """The same module with its real arrays constant to differentiation; functions in it are unchanged."""
     arrays, rest = eqx.partition(module, eqx.is_inexact_array)
     return eqx.combine(jax.lax.stop_gradient(arrays), rest)

@@ -1,4 +1,4 @@
-"""Pseudo-likelihood: every coordinate given all the others; log Z drops out."""
+"""Pseudo-likelihood: the probability of every coordinate given all others, which needs no log Z."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import jax.numpy as jnp
 
 from ..energy import free_energy
 from ..errors import Unsuitable
-from ._objective import Objective, check_variables
-from ._requirements import check_complete, check_free_energy, check_joint
+from ._objective import Objective
+from ._requirements import check_free_energy, check_joint, check_no_missing
 
 
 class PseudoLikelihood(Objective):
-    """−mean Σ_i log p(x_i | x_¬i), over the coordinates of all observed finite variables.
+    """The negative log pseudo-likelihood: −mean Σ_i log p(x_i | x_¬i).
 
-    Each term needs only the energies of the values that x_i could have instead, so that no log Z is
-    ever computed; where the model is right it finds the same θ as the likelihood, with more noise.
+    i runs over the coordinates of all observed variables, which must be finite. Each term compares the
+    energies of all values of x_i with the others fixed, so that log Z cancels. If the model is correct
+    the estimate is consistent like maximum likelihood, with a larger variance.
 
     Besag (1975), Statistical analysis of non-lattice data.
 
@@ -32,33 +33,32 @@ class PseudoLikelihood(Objective):
     def check(self, energy, data):
         check_joint(self, energy)
         observed = [n for n in energy.spaces if n in data]
-        check_variables(self, energy, data, *observed)
-        endless = {n: energy.spaces[n] for n in observed if not energy.spaces[n].is_finite}
-        if endless or not observed:
+        infinite = {n: energy.spaces[n] for n in observed if not energy.spaces[n].is_finite}
+        if infinite or not observed:
             raise Unsuitable(
-                f"PseudoLikelihood needs finite observed variables, but found {endless or 'none'}. "
-                "Use ScoreMatching, its like for real ones."
+                f"PseudoLikelihood needs finite observed variables; got {infinite or 'none'}. "
+                "Use ScoreMatching, its counterpart for real variables."
             )
-        check_complete(self, energy, data, *observed, instead="EM or NegativeLogLikelihood")
+        check_no_missing(self, data, *observed, instead="EM or NegativeLogLikelihood")
         check_free_energy(self, energy, data)
 
     def __call__(self, energy, batch, carry, key):
-        return batch.mean(batch.map(lambda **row: _surprise(energy, row))), carry
+        return batch.mean(batch.map(lambda **row: _row_loss(energy, row))), carry
 
 
-def _surprise(energy: Any, row: dict[str, Any]) -> Any:
+def _row_loss(energy: Any, row: dict[str, Any]) -> Any:
     """−Σ_i log p(x_i | x_¬i) of one row."""
-    at = free_energy(energy, row)
-    total = jnp.zeros_like(at)
+    row_energy = free_energy(energy, row)
+    total = jnp.zeros_like(row_energy)
     for name, value in row.items():
         space = energy.spaces[name]
-        choices = jnp.arange(space.values_per_coordinate).astype(value.dtype)
+        values = jnp.arange(space.values_per_coordinate).astype(value.dtype)
         flat = jnp.reshape(value, (-1,))
 
-        def instead(i, choice, name=name, flat=flat, space=space):
-            changed = flat.at[i].set(choice).reshape(space.shape)
+        def energy_with(i, value, name=name, flat=flat, space=space):
+            changed = flat.at[i].set(value).reshape(space.shape)
             return free_energy(energy, {**row, name: changed})
 
-        each = jax.vmap(jax.vmap(instead, (None, 0)), (0, None))(jnp.arange(space.size), choices)
-        total = total + jnp.sum(at + jax.nn.logsumexp(-each, axis=1))
+        energies = jax.vmap(jax.vmap(energy_with, (None, 0)), (0, None))(jnp.arange(space.size), values)
+        total = total + jnp.sum(row_energy + jax.nn.logsumexp(-energies, axis=1))
     return total

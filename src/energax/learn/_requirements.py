@@ -1,4 +1,7 @@
-"""What several objectives ask of an energy and its data, refused in the same words."""
+"""Checks of energies and data shared by several objectives.
+
+Each raises `Unsuitable` with a message that suggests a compatible alternative.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,20 @@ from ..energy import Energy, log_partition_cost
 from ..errors import Unsuitable
 from ..finite import ENUMERATION_LIMIT, Assignments
 from ..missing import is_masked
+from ..spaces import Real
 
 
-def check_complete(
-    objective: Any, energy: Energy, data: Mapping[str, Any], *names: str, instead: str
-) -> None:
-    """Refuse missing values in these variables where the objective cannot sum them out."""
+def check_variables(objective: Any, data: Mapping[str, Any], *names: str) -> None:
+    """Raise unless the data has these variables."""
+    absent = [n for n in names if n not in data]
+    if absent:
+        raise Unsuitable(
+            f"{type(objective).__name__} needs values of {absent} in the data; got only {sorted(data)}."
+        )
+
+
+def check_no_missing(objective: Any, data: Mapping[str, Any], *names: str, instead: str) -> None:
+    """Raise if these variables have missing values, for objectives that cannot sum them out."""
     for name in names:
         if is_masked(data[name]):
             raise Unsuitable(
@@ -23,28 +34,8 @@ def check_complete(
             )
 
 
-def check_joint(objective: Any, energy: Energy) -> None:
-    """Refuse an energy that says nothing of how its inputs are distributed."""
-    if energy.inputs:
-        raise Unsuitable(
-            f"{type(objective).__name__} is for all variables of an energy, but {type(energy).__name__} says "
-            f"nothing of how {sorted(energy.inputs)} are distributed. Learn the answers: CrossEntropy, or "
-            "NegativeLogLikelihood."
-        )
-
-
-def check_output(objective: Any, energy: Energy, name: str) -> None:
-    """Refuse to learn how a variable is distributed of which the energy says nothing."""
-    if name in energy.inputs:
-        raise Unsuitable(
-            f"{type(objective).__name__} learns how {name!r} is distributed, and {type(energy).__name__} "
-            "says nothing of that: it is only ever given. Learn the answers: CrossEntropy, or "
-            "NegativeLogLikelihood."
-        )
-
-
-def check_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
-    """Refuse missing values that the energy neither integrates out nor can enumerate."""
+def check_missing(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
+    """Raise if there are missing values that the energy can neither integrate out nor enumerate."""
     for name, value in data.items():
         if is_masked(value) and name not in energy.marginalises and not energy.spaces[name].is_finite:
             raise Unsuitable(
@@ -53,59 +44,87 @@ def check_marginals(objective: Any, energy: Energy, data: Mapping[str, Any]) -> 
             )
 
 
-def check_free_energy(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
-    """Refuse hidden variables that the energy neither sums out by itself nor can enumerate."""
-    hidden = {k: v for k, v in energy.spaces.items() if k not in data}
-    if not hidden or (data and energy.knows("free_energy", data)):
-        return
-    joint, name = Assignments(hidden), type(energy).__name__
-    endless = [k for k, v in hidden.items() if not v.is_finite]
-    if not endless and joint.n <= ENUMERATION_LIMIT:
-        return
-    what = f"cannot integrate out {', '.join(f'{k!r} in {hidden[k]!r}' for k in endless)}"
-    if not endless:
-        what = f"would have to sum {', '.join(map(repr, hidden))} over {joint.n:.3g} joint values"
-    raise Unsuitable(
-        f"{type(objective).__name__} sums out what is hidden, but {name} {what}. {by_encoder(energy, hidden)}"
-    )
-
-
-def by_encoder(energy: Energy, hidden: Mapping[str, Any]) -> str:
-    """The way to learn an energy whose hidden variables nobody can sum out."""
-    if not has_log_partition(energy):
-        return (
-            "Give the energy `free_energy`, which sums them out; or `log_partition`, and learn it with an "
-            "encoder beside it: Descent(ELBO(encoder))."
+def check_joint(objective: Any, energy: Energy) -> None:
+    """Raise if the energy has inputs: variables whose distribution it does not model."""
+    if energy.inputs:
+        raise Unsuitable(
+            f"{type(objective).__name__} learns the distribution of all variables, but "
+            f"{type(energy).__name__} does not model {sorted(energy.inputs)}, its inputs. To learn the other "
+            "variables given them, use CrossEntropy or NegativeLogLikelihood."
         )
-    one = next(iter(hidden.values()))
-    estimator = "" if one.is_real else ", estimator=ScoreFunction()"
-    return (
-        f"Learn it with an encoder beside it: Descent(ELBO(encoder{estimator})), "
-        "where encoder(x=row) is a distribution over what is hidden, such as nn.Encoder.random(…)."
-    )
+
+
+def check_not_input(objective: Any, energy: Energy, name: str) -> None:
+    """Raise if this variable is an input of the energy, whose distribution it does not model."""
+    if name in energy.inputs:
+        raise Unsuitable(
+            f"{type(objective).__name__} learns the distribution of {name!r}, but {type(energy).__name__} "
+            "does not model it: it is an input. To learn the other variables given it, use CrossEntropy or "
+            "NegativeLogLikelihood."
+        )
 
 
 def check_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
-    """Refuse a variable that is not in ℝⁿ."""
+    """Raise unless the energy has this variable, in ℝⁿ."""
     if name not in energy.spaces:
         raise Unsuitable(
             f"{type(objective).__name__} learns from {name!r}, but {type(energy).__name__} has only "
-            f"{sorted(energy.spaces)}. Name one of these."
+            f"{sorted(energy.spaces)}. Pass one of these as variable=."
         )
     space = energy.spaces[name]
-    if type(space).__name__ != "Real":
+    if not isinstance(space, Real):
         raise Unsuitable(
             f"{type(objective).__name__} needs gradients in {name!r} in all of ℝⁿ, but it is in {space!r}. "
             f"Use {instead}."
         )
 
 
+def check_free_energy(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
+    """Raise if there are hidden variables that the energy can neither sum out nor enumerate."""
+    reason = free_energy_problem(energy, data)
+    if reason is not None:
+        hidden = {k: v for k, v in energy.spaces.items() if k not in data}
+        raise Unsuitable(
+            f"{type(objective).__name__} sums out hidden variables, but {type(energy).__name__} {reason}. "
+            f"{suggest_encoder(energy, hidden)}"
+        )
+
+
+def free_energy_problem(energy: Energy, data: Mapping[str, Any]) -> str | None:
+    """The reason why the hidden variables cannot be summed out, or None if they can."""
+    hidden = {k: v for k, v in energy.spaces.items() if k not in data}
+    if not hidden or (data and energy.knows("free_energy", data)):
+        return None
+    infinite = [k for k, v in hidden.items() if not v.is_finite]
+    if infinite:
+        return f"cannot integrate out {', '.join(f'{k!r} in {hidden[k]!r}' for k in infinite)}"
+    n = Assignments(hidden).n
+    if n <= ENUMERATION_LIMIT:
+        return None
+    return f"would have to sum {', '.join(map(repr, hidden))} over {n:.3g} joint values"
+
+
+def suggest_encoder(energy: Energy, hidden: Mapping[str, Any]) -> str:
+    """A suggestion for energies whose hidden variables cannot be summed out: the ELBO."""
+    if not has_log_partition(energy):
+        return (
+            "Give the energy `free_energy`, which sums them out; or `log_partition`, and learn it together "
+            "with an encoder: Descent(ELBO(encoder))."
+        )
+    one = next(iter(hidden.values()))
+    estimator = "" if one.is_real else ", estimator=ScoreFunction()"
+    return (
+        f"Learn it together with an encoder: Descent(ELBO(encoder{estimator})), "
+        "where encoder(x=row) is a distribution over the hidden variable, such as nn.Encoder.random(…)."
+    )
+
+
 def check_log_partition(objective: Any, energy: Energy, instead: str) -> None:
-    """Refuse an energy whose log Z is neither known nor small enough to enumerate."""
+    """Raise unless log Z is known or can be enumerated; `instead` completes the suggestion."""
     if not has_log_partition(energy):
         raise Unsuitable(
             f"{type(objective).__name__} needs log Z, which {type(energy).__name__} does not know and which "
-            f"cannot be enumerated. Use {instead}."
+            f"cannot be enumerated. {instead}"
         )
 
 

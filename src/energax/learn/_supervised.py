@@ -1,4 +1,4 @@
-"""Learning to answer: the right answer should have a lower energy than every other."""
+"""Supervised losses: the energy of the observed target should be lower than that of other values."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..finite import ENUMERATION_LIMIT, table
 from ..missing import is_masked
-from ._objective import Objective, check_variables
-from ._requirements import check_free_energy, check_marginals
+from ._objective import Objective
+from ._requirements import check_free_energy, check_missing, check_variables
 
 
 class SupervisedLoss(Objective):
-    """A loss of the energies of all answers, (k,), and of the right one.
+    """The base class of losses that compare the energy of the target with those of its other values.
 
-    Works for any energy with a finite `target`, given everything else in the data; variables
-    that are neither are summed out. A row whose target is missing counts for nothing.
+    Works for any energy with a finite target, given all other variables in the data; variables
+    that are not in the data are summed out. Rows whose target is missing get weight 0.
+
+    Args:
+        l2: adds l2 / 2 times the squared weights (arrays of two axes or more, not biases).
+        target: the name of the variable to predict.
     """
 
     l2: float = eqx.field(default=0.0, kw_only=True)
     target: str = eqx.field(static=True, default="y", kw_only=True)
 
     @abstractmethod
-    def loss(self, right: Any, energies: Any, wrong: Any) -> Any:
-        """From e(y), all e(y′), and where y′ ≠ y."""
+    def loss(self, target_energy: Any, energies: Any, is_other: Any) -> Any:
+        """The loss of one row: from e(y), the energies e(y′) of all k values (k,), and y′ ≠ y (k,)."""
 
     def check(self, energy, data):
         name = type(self).__name__
@@ -38,29 +42,29 @@ class SupervisedLoss(Objective):
             found = energy.spaces.get(self.target)
             raise Unsuitable(
                 f"{name} needs a finite target {self.target!r}, but {type(energy).__name__} has "
-                f"{'none' if found is None else repr(found)}. Name another with target=, or learn the joint: "
+                f"{'none' if found is None else repr(found)}. Pass another target=, or learn all variables: "
                 "NegativeLogLikelihood, ContrastiveDivergence or ScoreMatching."
             )
-        check_variables(self, energy, data, self.target)
-        check_marginals(self, energy, {k: v for k, v in data.items() if k != self.target})
+        check_variables(self, data, self.target)
+        check_missing(self, energy, {k: v for k, v in data.items() if k != self.target})
         check_free_energy(self, energy, data)
         size = energy.spaces[self.target].n_values
         if size > ENUMERATION_LIMIT:
             raise Unsuitable(
-                f"{name} lists every answer, and {energy.spaces[self.target]!r} has {size:.3g}. "
-                "Use ContrastiveDivergence, which draws some."
+                f"{name} computes the energy of every value of the target, and "
+                f"{energy.spaces[self.target]!r} has {size:.3g}. Use ContrastiveDivergence, which draws some."
             )
 
     def __call__(self, energy, batch, carry, key):
         space = energy.spaces[self.target]
-        batch = _answered(batch, self.target)
-        answers = space.values()
+        batch = _drop_missing_targets(batch, self.target)
+        values = space.values()
 
         def row(**row):
             given = {k: v for k, v in row.items() if k != self.target}
-            answer = lambda i: free_energy(energy, {**given, self.target: answers[i]})
-            differs = (answers != row[self.target]).reshape(space.n_values, -1).any(-1)
-            return self.loss(free_energy(energy, row), table(answer, space.n_values), differs)
+            energy_of = lambda i: free_energy(energy, {**given, self.target: values[i]})
+            is_other = (values != row[self.target]).reshape(space.n_values, -1).any(-1)
+            return self.loss(free_energy(energy, row), table(energy_of, space.n_values), is_other)
 
         terms = {"loss": batch.mean(batch.map(row))}
         if not (isinstance(self.l2, int | float) and self.l2 == 0):  # an array may be a tracer
@@ -69,11 +73,11 @@ class SupervisedLoss(Objective):
 
 
 class Perceptron(SupervisedLoss):
-    """e(y) − min_y′ e(y′): zero once the right answer is the best.
+    """The perceptron loss e(y) − min_y′ e(y′), which is zero if y has the lowest energy.
 
     Args:
-        l2: adds l2 / 2 times the squared weights (arrays of two axes or more; biases are free).
-        target: the variable that is answered.
+        l2: adds l2 / 2 times the squared weights (arrays of two axes or more, not biases).
+        target: the name of the variable to predict.
 
     Rosenblatt (1958); in this form LeCun et al. (2006), A tutorial on energy-based learning.
 
@@ -84,17 +88,17 @@ class Perceptron(SupervisedLoss):
     {'loss': Array(0.5, dtype=float32)}
     """
 
-    def loss(self, right, energies, wrong):
-        return right - energies.min()
+    def loss(self, target_energy, energies, is_other):
+        return target_energy - energies.min()
 
 
 class Margin(SupervisedLoss):
-    """max_y′ [margin · 1(y′ ≠ y) + e(y) − e(y′)]: the right answer should be best by a margin.
+    """The multiclass hinge loss max_y′ [margin · 1(y′ ≠ y) + e(y) − e(y′)].
 
     Args:
-        margin: how much lower the right energy should be.
-        l2: adds l2 / 2 times the squared weights (arrays of two axes or more; biases are free).
-        target: the variable that is answered.
+        margin: how much lower e(y) should be than all other energies.
+        l2: adds l2 / 2 times the squared weights (arrays of two axes or more, not biases).
+        target: the name of the variable to predict.
 
     Crammer and Singer (2001), On the algorithmic implementation of multiclass kernel-based
     vector machines.
@@ -108,19 +112,21 @@ class Margin(SupervisedLoss):
 
     margin: float = 1.0
 
-    def loss(self, right, energies, wrong):
-        return jnp.max(jnp.where(wrong, self.margin, 0.0) + right - energies)
+    def loss(self, target_energy, energies, is_other):
+        return jnp.max(jnp.where(is_other, self.margin, 0.0) + target_energy - energies)
 
 
 class CrossEntropy(SupervisedLoss):
-    """e(y) + (1/β) log Σ_y′ exp(−β e(y′)) = −(1/β) log p_β(y | rest).
+    """The cross-entropy e(y) + (1/β) log Σ_y′ exp(−β e(y′)) = −(1/β) log p_β(y | rest).
 
-    β = 1 is the negative log-likelihood of the answers; β → ∞ is the perceptron.
+    β = 1 is the negative log-likelihood of the target; β → ∞ is the perceptron loss.
 
     Args:
-        beta: the inverse temperature.
-        l2: adds l2 / 2 times the squared weights (arrays of two axes or more; biases are free).
-        target: the variable that is answered.
+        beta: β, the inverse temperature.
+        l2: adds l2 / 2 times the squared weights (arrays of two axes or more, not biases).
+        target: the name of the variable to predict.
+
+    LeCun et al. (2006), A tutorial on energy-based learning.
 
     >>> from energax.energies import Linear
     >>> batch = Batch({"x": jnp.ones((1, 1)), "y": jnp.array([0])}, jnp.ones(1))
@@ -133,22 +139,23 @@ class CrossEntropy(SupervisedLoss):
 
     def __check_init__(self):
         if isinstance(self.beta, int | float) and not self.beta > 0:
-            raise BadInput("beta", repr(self.beta), "a number > 0", "For its limit ∞ use Perceptron.")
+            raise BadInput("beta", repr(self.beta), "a number > 0", "The limit β → ∞ is Perceptron.")
 
-    def loss(self, right, energies, wrong):
-        return right + jax.nn.logsumexp(-self.beta * energies) / self.beta
+    def loss(self, target_energy, energies, is_other):
+        return target_energy + jax.nn.logsumexp(-self.beta * energies) / self.beta
 
 
 def squared_weights(energy: Energy) -> Any:
-    """Σ w² over the arrays of two axes or more: the weights, and not the biases."""
+    """Σ w² over the arrays of two axes or more: weights, but not biases."""
     arrays = jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array))
     return sum(jnp.sum(a**2) for a in arrays if a.ndim >= 2)
 
 
-def _answered(batch: Batch, target: str) -> Batch:
+def _drop_missing_targets(batch: Batch, target: str) -> Batch:
+    """The batch with weight 0 for rows whose target is missing."""
     value = batch.data[target]
     if not is_masked(value):
         return batch
-    seen = value.observed.reshape(batch.n, -1).all(-1)
+    observed = value.observed.reshape(batch.n, -1).all(-1)
     data = {**batch.data, target: value.value}
-    return Batch(data, jnp.where(seen, batch.weight, 0), batch.shards)
+    return Batch(data, jnp.where(observed, batch.weight, 0), batch.shards)

@@ -1,4 +1,4 @@
-"""Variational learning: an encoder beside the energy, and a bound on log p(x) from its draws."""
+"""Variational learning: a lower bound on log p(x) from draws of an encoder, trained with the energy."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..batch import Batch
+from .. import distributions
+from ..batch import Batch, multiply_weight
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
 from ._objective import Objective
 from ._requirements import (
-    check_free_energy,
     check_joint,
     check_log_partition,
-    check_marginals,
-    has_log_partition,
+    check_missing,
+    free_energy_problem,
 )
 
 
 class ELBO(Objective):
-    """−log (1/S) Σ_s w_s, w_s = exp(−e(x, z_s)) / q(z_s | x), z_s ~ q(· | x); plus log Z.
+    """The negative evidence lower bound, or its importance-weighted form with S samples.
 
-    One sample is the evidence lower bound E_q[−e] + H(q); S > 1 the tighter,
-    importance-weighted one. `encoder(x=…)`, for one row, is a distribution over the hidden
-    variable with `sample` and `log_prob` (`nn.Encoder` and its kin, or any function that
-    returns a NumPyro distribution); it is the partner. A directed energy has log Z = 0.
+        −log (1/S) Σ_s w_s + log Z,    w_s = exp(−e(x, z_s)) / q(z_s | x),    z_s ~ q(· | x).
+
+    S = 1 is the evidence lower bound E_q[−e] + H(q); S > 1 is tighter. A directed energy has
+    log Z = 0.
 
     Args:
-        encoder: q(z | x), trained beside the energy.
-        samples: S, the number of draws a row.
-        estimator: how gradients pass through the draws: `Reparameterised()` (the default),
-            `ScoreFunction(baseline=True)`, `GumbelSoftmax(temperature=0.5)`.
+        encoder: q(z | x), the partner: `encoder(x=row)` returns a distribution over the one hidden
+            variable with `sample` and `log_prob`. Use an encoder of `energax.nn`, or any function
+            that returns a NumPyro distribution.
+        samples: S, the number of draws per row.
+        estimator: the gradient estimator: `Reparameterised()` (the default),
+            `ScoreFunction(baseline=True)` or `GumbelSoftmax(temperature=0.5)`.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes; Burda, Grosse and
     Salakhutdinov (2016), Importance weighted autoencoders.
@@ -47,7 +49,7 @@ class ELBO(Objective):
     >>> X = jnp.tile(jnp.array([1.0, 1.0, 0.0, 0.0]), (8, 1))
     >>> learner = Descent(ELBO(Encoder.random(4, 2, key=0)), optax.adam(0.01))
     >>> fit(Decoder.random(4, 2, key=1), {"x": X}, learner, epochs=3, key=2).status
-    'budget spent'
+    'reached max_iter'
     """
 
     samples: int = eqx.field(static=True)
@@ -69,19 +71,23 @@ class ELBO(Objective):
                 "sum some out: energy.over(name)."
             )
         if not callable(self.partner):
-            raise Unsuitable("ELBO needs an encoder beside the energy: ELBO(nn.Encoder.random(…)).")
+            raise Unsuitable("ELBO needs an encoder: ELBO(nn.Encoder.random(…)).")
         self.estimator.check(energy, hidden[0])
-        check_marginals(self, energy, data)
-        if not has_log_partition(energy):
-            # Those that need no log Z sum out what is hidden, and say so where they cannot.
-            check_free_energy(self, energy, data)
-            check_log_partition(self, energy, "ContrastiveDivergence or NoiseContrastive")
+        check_missing(self, energy, data)
+        # Objectives that need no log Z have to sum out the hidden variable.
+        instead = "Use ContrastiveDivergence or NoiseContrastive."
+        if free_energy_problem(energy, data) is not None:
+            instead = (
+                f"Give the energy `log_partition`; or `free_energy`, which sums out {hidden[0]!r}, and use "
+                "ContrastiveDivergence or NoiseContrastive."
+            )
+        check_log_partition(self, energy, instead)
 
     def __call__(self, energy, batch, carry, key):
         (name,) = [n for n in energy.spaces if n not in batch.data]
 
         def row(key, **row):
-            q = _fitting(self.partner(**row), energy.spaces[name], name)
+            q = _check_encoding(self.partner(**row), energy.spaces[name], name)
             return self.estimator.draw(energy, name, row, q, key, self.samples)
 
         energies, log_q = _fill_zero_weight_rows(batch).map_with_keys(row, key)
@@ -96,8 +102,8 @@ class ELBO(Objective):
         return {**terms, "log partition": energy.log_partition()}, carry
 
 
-def _fitting(q: Any, space: Any, name: str) -> Any:
-    """The encoder's answer, if it is one distribution over the whole of the hidden variable."""
+def _check_encoding(q: Any, space: Any, name: str) -> Any:
+    """Return q if it is one distribution over the whole hidden variable, else raise `BadInput`."""
     shapes = getattr(q, "batch_shape", ()), getattr(q, "event_shape", space.shape)
     if shapes != ((), space.shape):
         raise BadInput(
@@ -110,41 +116,61 @@ def _fitting(q: Any, space: Any, name: str) -> Any:
 
 
 class Reparameterised(eqx.Module):
-    """z = g(noise; φ): the gradient goes through the draw. For real hidden variables."""
+    """The reparameterisation gradient: z = g(noise; φ) is differentiated. For real hidden variables.
+
+    Kingma and Welling (2014), Auto-encoding variational Bayes.
+
+    >>> from energax.energies import Decoder
+    >>> from energax.nn import Encoder
+    >>> row, energy = {"x": jnp.ones(4)}, Decoder.random(4, 2, key=1)
+    >>> q = Encoder.random(4, 2, key=0)(**row)
+    >>> energies, log_q = Reparameterised().draw(energy, "z", row, q, jax.random.key(0), 5)
+    >>> energies.shape, log_q.shape
+    ((5,), (5,))
+    """
 
     def check(self, energy, name):
         if not energy.spaces[name].is_real:
             raise Unsuitable(
-                f"The reparameterised ELBO needs a real hidden variable, but {name!r} lies in "
+                f"The reparameterised ELBO needs a real hidden variable, but {name!r} is in "
                 f"{energy.spaces[name]!r}. Use ELBO(encoder, estimator=GumbelSoftmax()) or ScoreFunction()."
             )
 
     def draw(self, energy, name, row, q, key, n):
-        """(energies, log q) of n draws."""
-        z = q.rsample(key, (n,)) if hasattr(q, "rsample") else q.sample(key, (n,))
+        """(energies, log q) of n draws, (n,) each."""
+        z = distributions.rsample(q, key, (n,))
         return jax.vmap(lambda z: energy(**row, **{name: z}))(z), q.log_prob(z)
 
     def correction(self, log_w, log_q, weight):
-        """A term of value 0 a row whose gradient completes that of the bound: none is needed."""
+        """A term of value 0 whose gradient completes that of the bound; here none is needed."""
         return jnp.zeros(())
 
 
 class ScoreFunction(eqx.Module):
-    """∇E_q[L] = E_q[L ∇log q + ∇L] (REINFORCE): for any hidden variable, real or discrete.
+    """The score-function gradient (REINFORCE) ∇E_q[L] = E_q[L ∇log q + ∇L], for any hidden variable.
 
-    `baseline` takes from L what does not depend on the draw, and so lowers the variance
-    without a bias: for one sample the mean of the other rows, for several the bound with this
-    sample replaced by the geometric mean of the others.
+    Args:
+        baseline: whether to subtract from L a term that does not depend on the draw, which lowers
+            the variance without bias: for one sample the mean of the other rows, for several the
+            bound with this sample replaced by the geometric mean of the others.
 
     Williams (1992), Simple statistical gradient-following algorithms for connectionist
     reinforcement learning; Mnih and Rezende (2016), Variational inference for Monte Carlo
     objectives.
+
+    >>> from energax.energies import RBM
+    >>> from energax.nn import BernoulliEncoder
+    >>> row, energy = {"x": jnp.ones(4)}, RBM.random(4, 3, key=1)
+    >>> q = BernoulliEncoder.random(4, 3, key=0)(**row)
+    >>> energies, log_q = ScoreFunction().draw(energy, "z", row, q, jax.random.key(0), 5)
+    >>> energies.shape, log_q.shape
+    ((5,), (5,))
     """
 
     baseline: bool = eqx.field(static=True, default=True)
 
     def check(self, energy, name):
-        """Every hidden variable will do."""
+        """Every hidden variable is supported."""
 
     def draw(self, energy, name, row, q, key, n):
         z = jax.lax.stop_gradient(q.sample(key, (n,)))
@@ -164,16 +190,27 @@ class ScoreFunction(eqx.Module):
 
 
 class GumbelSoftmax(eqx.Module):
-    """z = softmax((logits + Gumbel noise) / temperature): a soft choice that has a gradient.
+    """The Gumbel-softmax relaxation z = softmax((logits + Gumbel noise) / temperature).
 
-    For categorical hidden variables and, as a soft coin, for binary ones. The bound that is
-    optimised is a relaxed one: it becomes the ELBO as the temperature goes to 0, where the
-    variance of its gradient grows. The energy meets a soft choice in its method `relaxed`;
-    without one, a binary variable goes to `__call__` as numbers in (0, 1), and the energy of a
-    single categorical one is interpolated: Σ_k s_k e(k).
+    For categorical hidden variables and, with a sigmoid, for binary ones. The loss is a relaxation
+    of the ELBO: it tends to the ELBO as the temperature goes to 0, and the variance of its gradient
+    grows. The energy of relaxed values is its method `relaxed_energy`, if it has one. Otherwise a binary
+    variable is passed to `__call__` as numbers in (0, 1), and the energy of a single categorical
+    variable is interpolated: Σ_k s_k e(k).
+
+    Args:
+        temperature: of the relaxation, above 0.
 
     Jang, Gu and Poole (2017), Categorical reparameterization with Gumbel-softmax; Maddison,
     Mnih and Teh (2017), The concrete distribution.
+
+    >>> from energax.energies import Decoder, UniformChoices
+    >>> from energax.nn import CategoricalEncoder
+    >>> row, energy = {"x": jnp.ones(4)}, Decoder.random(4, UniformChoices(3), key=1)
+    >>> q = CategoricalEncoder.random(4, 3, key=0)(**row)
+    >>> energies, log_q = GumbelSoftmax(0.5).draw(energy, "z", row, q, jax.random.key(0), 5)
+    >>> energies.shape, log_q.shape
+    ((5,), (5,))
     """
 
     temperature: float = 0.5
@@ -184,45 +221,47 @@ class GumbelSoftmax(eqx.Module):
 
     def check(self, energy, name):
         space = energy.spaces[name]
-        choice = isinstance(space, Categorical) and (space.shape == () or hasattr(energy, "relaxed"))
+        choice = isinstance(space, Categorical) and (space.shape == () or energy.knows("relaxed_energy"))
         if not (choice or isinstance(space, Binary)):
             raise Unsuitable(
                 f"GumbelSoftmax relaxes binary variables, a single categorical one, or several if the energy "
-                f"has a method `relaxed`; {name!r} of {type(energy).__name__} lies in {space!r}. "
-                "Use ScoreFunction() for what is discrete, Reparameterised() for what is real."
+                f"has a method `relaxed_energy`; {name!r} of {type(energy).__name__} is in {space!r}. "
+                "Use ScoreFunction() for discrete variables, Reparameterised() for real ones."
             )
 
     def draw(self, energy, name, row, q, key, n):
-        logits = getattr(q, "base_dist", q).logits
+        logits = distributions.logits(q)
         if isinstance(energy.spaces[name], Binary):
             noise = jax.random.logistic(key, (n, *logits.shape), logits.dtype)
             soft = jax.nn.sigmoid((logits + noise) / self.temperature)
-            each = soft * jax.nn.log_sigmoid(logits) + (1 - soft) * jax.nn.log_sigmoid(-logits)
+            terms = soft * jax.nn.log_sigmoid(logits) + (1 - soft) * jax.nn.log_sigmoid(-logits)
         else:
             noise = jax.random.gumbel(key, (n, *logits.shape), logits.dtype)
             soft = jax.nn.softmax((logits + noise) / self.temperature)
-            each = soft * jax.nn.log_softmax(logits)
-        log_q = each.reshape(n, -1).sum(1)
-        return jax.vmap(lambda s: _relaxed(energy, name, row, s))(soft), log_q
+            terms = soft * jax.nn.log_softmax(logits)
+        log_q = terms.reshape(n, -1).sum(1)
+        return jax.vmap(lambda s: _relaxed_energy(energy, name, row, s))(soft), log_q
 
     def correction(self, log_w, log_q, weight):
         return jnp.zeros(())
 
 
 def _fill_zero_weight_rows(batch: Batch) -> Batch:
-    """Rows of weight 0 hold what the first row that counts holds.
+    """Copy the first row of positive weight into the rows of weight 0.
 
-    Theirs may be anything, and where a network overflows at it the gradient is 0 × ∞, not 0.
+    If the encoder overflows at the values of such a row, its gradient is 0 × ∞, which is NaN. `fit`
+    has already filled them on the host; this is for direct calls of an objective.
     """
     counts = batch.weight > 0
     first = jnp.argmax(counts)
-    kept = lambda a: jnp.where(counts.reshape(-1, *[1] * (a.ndim - 1)), a, a[first])
-    return Batch(jax.tree.map(lambda a: kept(jnp.asarray(a)), batch.data), batch.weight, batch.shards)
+    fill = lambda a: jnp.where(counts.reshape(-1, *[1] * (a.ndim - 1)), a, a[first])
+    return Batch(jax.tree.map(lambda a: fill(jnp.asarray(a)), batch.data), batch.weight, batch.shards)
 
 
-def _relaxed(energy: Any, name: str, row: dict[str, Any], soft: Any) -> Any:
-    if hasattr(energy, "relaxed"):
-        return energy.relaxed(**row, **{name: soft})
+def _relaxed_energy(energy: Any, name: str, row: dict[str, Any], soft: Any) -> Any:
+    """The energy at relaxed values: by its method `relaxed_energy`, or as `GumbelSoftmax` describes."""
+    if energy.knows("relaxed_energy"):
+        return energy.relaxed_energy(**row, **{name: soft})
     space = energy.spaces[name]
     if isinstance(space, Binary):
         return energy(**row, **{name: soft})
@@ -230,14 +269,15 @@ def _relaxed(energy: Any, name: str, row: dict[str, Any], soft: Any) -> Any:
 
 
 def _log_mean(log_w: Any) -> Any:
+    """log of the mean weight over the samples of every row, (n,)."""
     return jax.nn.logsumexp(log_w, axis=1) - jnp.log(log_w.shape[1])
 
 
 def _mean_of_others(values: Any, weight: Any) -> Any:
-    """For every row the weighted mean of all other rows, which knows nothing of its draw."""
-    kept = jnp.where(weight > 0, weight * values, 0)
-    left = weight.sum() - weight
-    return jnp.where(left > 0, (kept.sum() - kept) / jnp.where(left > 0, left, 1), 0)
+    """For every row the weighted mean of all other rows, which is independent of its own draw."""
+    terms = multiply_weight(weight, values)
+    others = weight.sum() - weight
+    return jnp.where(others > 0, (terms.sum() - terms) / jnp.where(others > 0, others, 1), 0)
 
 
 def _bound_without_each(log_w: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Blocks that Equinox lacks: encoders, generators, and new starts for any network."""
+"""Encoders, generators, multilayer perceptrons and the reinitialisation of networks, on top of Equinox."""
 
 from ._encoder import BernoulliEncoder as BernoulliEncoder
 from ._encoder import CategoricalEncoder as CategoricalEncoder

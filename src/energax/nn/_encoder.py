@@ -1,4 +1,4 @@
-"""Encoders: networks whose output is a distribution over a hidden variable."""
+"""Encoders: networks whose output is a distribution over the hidden variable."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import jax.numpy as jnp
 from .._util.keys import as_key
 from .._util.xla import softplus
 from ..errors import BadInput
-from ..missing import known, mask_of
+from ..missing import is_masked, mask_of, value_of
 from ._network import mlp
 
 
-def _seen(x: Any, sees_mask: bool) -> Any:
-    """What the network is shown: zeros where nothing is known, and the mask itself if it asks."""
-    value = jnp.ravel(known(x))
-    if not sees_mask:
-        return jnp.where(jnp.ravel(mask_of(x)), value, 0) if value is not x else value
-    observed = jnp.ravel(mask_of(x))
-    return jnp.concatenate([jnp.where(observed, value, 0), observed.astype(value.dtype)])
+def _network_input(x: Any, sees_mask: bool) -> Any:
+    """x as a vector with zeros for missing values, followed by the mask if `sees_mask`."""
+    value, observed = jnp.ravel(value_of(x)), jnp.ravel(mask_of(x))
+    if is_masked(x):
+        value = jnp.where(observed, value, 0)
+    return jnp.concatenate([value, observed.astype(value.dtype)]) if sees_mask else value
 
 
 class Encoder(eqx.Module):
-    """q(z | x) = N(z; μ(x), diag σ(x)²), with (μ, s) = network(x) and σ = softplus(s).
+    """A Gaussian encoder: q(z | x) = N(z; μ(x), diag σ(x)²), (μ, s) = network(x), σ = softplus(s) + 10⁻⁴.
 
-    `network` maps x, flat, to 2 n_latent numbers. A missing coordinate of x is shown as zero;
-    with `sees_mask` the network takes 2d numbers, the second half saying what was observed.
+    Args:
+        network: maps x, as a vector (d,), to (2 n_latent,). Missing coordinates of x are zeros.
+        sees_mask: whether the network takes (2d,), where the second half is 1 for observed
+            coordinates and 0 for missing ones.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes.
 
@@ -45,18 +46,23 @@ class Encoder(eqx.Module):
     def random(
         cls, n_features: int, n_latent: int, *, key: Any, sees_mask: bool = False, **network: Any
     ) -> Encoder:
-        """A multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
         return cls(mlp(n_features * (1 + sees_mask), 2 * n_latent, key=key, **network), sees_mask)
 
     def __call__(self, *, x: Any) -> Any:
         from numpyro.distributions import Normal
 
-        mean, spread = jnp.split(self.network(_seen(x, self.sees_mask)), 2)
+        mean, spread = jnp.split(self.network(_network_input(x, self.sees_mask)), 2)
         return Normal(mean, softplus(spread) + 1e-4).to_event(1)
 
 
 class BernoulliEncoder(eqx.Module):
-    """q(z | x) = Π Bernoulli(z_j; sigmoid(network(x)_j)), for binary hidden variables.
+    """A Bernoulli encoder: q(z | x) = Π_j Bernoulli(z_j; sigmoid(network(x)_j)), for binary hidden variables.
+
+    Args:
+        network: maps x, as a vector (d,), to (n_hidden,). Missing coordinates of x are zeros.
+        sees_mask: whether the network takes (2d,), where the second half is 1 for observed
+            coordinates and 0 for missing ones.
 
     >>> BernoulliEncoder.random(4, 3, key=0)(x=jnp.ones(4)).event_shape
     (3,)
@@ -69,19 +75,24 @@ class BernoulliEncoder(eqx.Module):
     def random(
         cls, n_features: int, n_hidden: int, *, key: Any, sees_mask: bool = False, **network: Any
     ) -> BernoulliEncoder:
-        """A multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
         return cls(mlp(n_features * (1 + sees_mask), n_hidden, key=key, **network), sees_mask)
 
     def __call__(self, *, x: Any) -> Any:
         from numpyro.distributions import Bernoulli
 
-        return Bernoulli(logits=self.network(_seen(x, self.sees_mask))).to_event(1)
+        return Bernoulli(logits=self.network(_network_input(x, self.sees_mask))).to_event(1)
 
 
 class CategoricalEncoder(eqx.Module):
-    """q(z | x) = Π Categorical(z_j; softmax(network(x)_j)): m hidden variables of k values each.
+    """A categorical encoder: q(z | x) = Π_j Categorical(z_j; softmax(network(x)_j)).
 
-    `n_variables=None` is one scalar variable in Categorical(k).
+    Args:
+        network: maps x, as a vector (d,), to (m · k,). Missing coordinates of x are zeros.
+        n_values: k, the values of each hidden variable.
+        n_variables: m, the number of hidden variables; None is one scalar variable.
+        sees_mask: whether the network takes (2d,), where the second half is 1 for observed
+            coordinates and 0 for missing ones.
 
     >>> CategoricalEncoder.random(4, 10, 3, key=0)(x=jnp.ones(4)).event_shape
     (3,)
@@ -103,7 +114,7 @@ class CategoricalEncoder(eqx.Module):
         sees_mask: bool = False,
         **network: Any,
     ) -> CategoricalEncoder:
-        """A multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
         if n_values < 2:
             raise BadInput("n_values", repr(n_values), "at least 2")
         n_out = n_values * (n_variables or 1)
@@ -113,7 +124,7 @@ class CategoricalEncoder(eqx.Module):
     def __call__(self, *, x: Any) -> Any:
         from numpyro.distributions import Categorical
 
-        logits = self.network(_seen(x, self.sees_mask))
+        logits = self.network(_network_input(x, self.sees_mask))
         if self.n_variables is None:
             return Categorical(logits=logits)
         return Categorical(logits=logits.reshape(self.n_variables, self.n_values)).to_event(1)

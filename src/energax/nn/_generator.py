@@ -1,4 +1,4 @@
-"""A generator: noise in, an example out."""
+"""Generators: networks that map noise to an example."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from ._network import mlp
 
 
 class Generator(eqx.Module):
-    """x = G(u), u ~ N(0, I): draws in one pass, from a distribution whose density nobody knows.
+    """A generator: x = G(u), u ~ N(0, I). It draws in one pass; its density is not known.
+
+    Args:
+        network: G, maps noise (n_noise,) to an example.
+        n_noise: the number of noise variables u.
 
     Goodfellow et al. (2014), Generative adversarial nets.
 
@@ -25,12 +29,15 @@ class Generator(eqx.Module):
 
     @classmethod
     def random(cls, n_noise: int, n_features: int, *, key: Any, **network: Any) -> Generator:
-        """A multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        """A generator with a multilayer perceptron from (n_noise,) to (n_features,).
+
+        `width`, `depth` and `activation` are passed to `nn.mlp`.
+        """
         return cls(mlp(n_noise, n_features, key=key, **network), n_noise)
 
     def __call__(self, u: Any) -> Any:
         return self.network(u)
 
     def draw(self, key: Any) -> Any:
-        """One example."""
+        """Draw one example."""
         return self(jax.random.normal(key, (self.n_noise,)))

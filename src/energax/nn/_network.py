@@ -1,4 +1,4 @@
-"""Multilayer perceptrons in one line, and a new random start for any network."""
+"""Multilayer perceptrons, and the reinitialisation of any network."""
 
 from __future__ import annotations
 
@@ -21,14 +21,22 @@ def mlp(
     depth: int = 1,
     activation: Callable[[Any], Any] = jax.nn.silu,
 ) -> eqx.nn.MLP:
-    """`depth` hidden layers of `width` units. The default activation is smooth, as scores need it.
+    """A multilayer perceptron with `depth` hidden layers of `width` units each.
+
+    Args:
+        n_in: the number of inputs.
+        n_out: the number of outputs, or "scalar" for an output of shape ().
+        key: an int or a JAX key, for the initial weights.
+        width: units per hidden layer.
+        depth: hidden layers; 0 is a linear map.
+        activation: of the hidden layers. The default is smooth, as score matching needs it.
 
     >>> mlp(2, "scalar", key=0)(jax.numpy.zeros(2)).shape
     ()
     """
     for name, value in (("width", width), ("depth", depth)):
         if not isinstance(value, int) or value < (0 if name == "depth" else 1):
-            raise BadInput(name, repr(value), "a whole number, at least 1 (a depth may be 0)")
+            raise BadInput(name, repr(value), f"a whole number >= {0 if name == 'depth' else 1}")
     return eqx.nn.MLP(n_in, n_out, width, depth, activation, key=as_key(key))
 
 
@@ -37,9 +45,13 @@ def _is_layer(node: Any) -> bool:
 
 
 def reinitialise(network: Any, key: Any) -> Any:
-    """The same network with new random weights: every linear and convolutional layer uniform in ±1/√fan-in.
+    """The same network with new weights in all linear and convolutional layers, uniform in ±1/√fan-in.
 
-    Other arrays (the gains of a normalisation, for one) stay as they are.
+    Other arrays, such as the gains of a normalisation, are unchanged.
+
+    Args:
+        network: any tree of Equinox layers.
+        key: an int or a JAX key.
 
     >>> a = mlp(3, 2, key=0)
     >>> bool((reinitialise(a, 1).layers[0].weight == a.layers[0].weight).any())
@@ -47,10 +59,12 @@ def reinitialise(network: Any, key: Any) -> Any:
     """
     nodes, treedef = jax.tree.flatten(network, is_leaf=_is_layer)
     keys = iter(jax.random.split(as_key(key), sum(map(_is_layer, nodes)) or 1))
-    return jax.tree.unflatten(treedef, [_fresh(n, next(keys)) if _is_layer(n) else n for n in nodes])
+    return jax.tree.unflatten(
+        treedef, [_reinitialise_layer(n, next(keys)) if _is_layer(n) else n for n in nodes]
+    )
 
 
-def _fresh(layer: Any, key: Any) -> Any:
+def _reinitialise_layer(layer: Any, key: Any) -> Any:
     fan_in = max(1, layer.weight[0].size)
     leaves, treedef = jax.tree.flatten(eqx.filter(layer, eqx.is_inexact_array))
     new = [

@@ -1,4 +1,4 @@
-"""Pictures of what the library computes, for Matplotlib: each takes `ax=` and returns the axes it drew on."""
+"""Plots with Matplotlib. Each function takes `ax=` and returns the axes it drew on."""
 
 from ._decoded import decoded as decoded
 from ._forecast import forecast as forecast

@@ -1,4 +1,4 @@
-"""Lines and arrows along a route of points."""
+"""Lines and arrows through a list of points."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def draw_route(
     colour: str,
     label: str,
 ) -> None:
-    """A line with or without a head, straight or in curves that leave and arrive vertically.
+    """Draw a line with or without an arrow head, straight or as curves with vertical ends.
 
-    `label` is its gid.
+    `label` becomes its gid.
     """
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
-    # A piece without length has no direction, and a head there would be none.
+    # A segment of length zero has no direction, so that an arrow head on it would not be drawn.
     points = [points[0], *(b for a, b in itertools.pairwise(points) if math.dist(a, b) > 1e-6)]
     vertices, codes = [points[0]], [Path.MOVETO]
     for (x0, y0), (x1, y1) in itertools.pairwise(points):

@@ -1,4 +1,4 @@
-"""A sequence, the states it was decoded into, and how sure that is."""
+"""A plot of a sequence, its decoded states and their posterior probabilities."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STYLES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
-_FEW = 20  # whole numbers with at most so many values are symbols, with more they are amounts
-_SHORT = 30  # words up to this many are written out
+_MAX_SYMBOLS = 20  # whole numbers with more distinct values are drawn as a line
+_MAX_WORDS = 30  # longer texts are not written out
 
 
 def decoded(
@@ -28,13 +28,12 @@ def decoded(
     symbols: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Observations over time on bands in the colours of their states, and the posterior beneath.
+    """Plot observations over time on bands in the colours of their states, and the posterior below.
 
     `x` holds real values (T,) or (T, d), drawn as lines (NaN leaves a gap), or symbols (T,), words or
-    whole numbers, drawn in rows (a short text is written out); `symbols` names numbered ones. `states`
-    (T,) are numbers of states or their names, `probabilities` (T, k) the posterior of each step: an area
-    chart below, on axes labelled "posterior" that share the space of `ax`. `names` are those of the
-    states.
+    whole numbers, drawn in rows (a short text is written out); `symbols` are the names of numbered ones.
+    `states` (T,) are numbers or names of states. `probabilities` (T, k), the posterior of each step, are an
+    area chart on axes labelled "posterior" below `ax`. `names` are the names of the states.
 
     >>> import matplotlib; matplotlib.use("Agg")
     >>> ax = decoded([5, 0, 3, 5, 5], [0, 0, 0, 1, 1], names=["fair", "loaded"])
@@ -47,10 +46,10 @@ def decoded(
 
     path, names = _path(states, probabilities, names)
     steps, hues = len(path), colours(len(names))
-    seen = _observations(x, steps, symbols)
-    below = None if probabilities is None else _checked(probabilities, steps, len(names))
-    ax = panel(ax, seen.inches, seen.height + (0.0 if below is None else 1.2))
-    lowest = ax if below is None else _areas(ax, below, hues)
+    observations = _observations(x, steps, symbols)
+    posterior = None if probabilities is None else _check_probabilities(probabilities, steps, len(names))
+    ax = panel(ax, observations.inches, observations.height + (0.0 if posterior is None else 1.2))
+    lowest = ax if posterior is None else _plot_posterior(ax, posterior, hues)
     for k, name in enumerate(names):
         band = ax.broken_barh(
             _runs(path == k),
@@ -62,7 +61,7 @@ def decoded(
             zorder=0,
         )
         band.set_gid(name)
-    seen.draw(ax)
+    observations.draw(ax)
     ax.set_xlim(-0.5, steps - 0.5)
     lowest.set_xlabel("step", color=INK)
     lowest.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -70,8 +69,8 @@ def decoded(
     return ax
 
 
-def _areas(ax: Axes, probabilities: np.ndarray, hues: list[str]) -> Axes:
-    """Axes below for the posterior, in what was the space of the axes above."""
+def _plot_posterior(ax: Axes, probabilities: np.ndarray, hues: list[str]) -> Axes:
+    """Plot the posterior as areas on new axes, which take the lower part of the space of `ax`."""
     spec, label = ax.get_subplotspec(), "posterior"
     if spec is None:
         x, y, width, height = ax.get_position().bounds
@@ -118,7 +117,7 @@ class _Lines:
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """Symbols over time, each in its row; NaN is missing."""
+    """Symbols over time, one row per symbol; NaN is missing."""
 
     places: np.ndarray
     rows: list[str]
@@ -169,20 +168,21 @@ class _Words:
 
 
 def _runs(where: np.ndarray) -> list[tuple[float, float]]:
-    """(start, width) of every stretch of True, each step as wide as one."""
+    """(start, width) of every run of True, where a step has width one."""
     change = np.flatnonzero(np.diff(np.concatenate([[0], where.astype(int), [0]])))
     return [(float(a) - 0.5, float(b - a)) for a, b in zip(change[::2], change[1::2], strict=True)]
 
 
 def _path(states: Any, probabilities: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+    """(the number of the state of every step, the names of all states)."""
     path = np.asarray(states)
     if path.ndim != 1 or path.size == 0:
-        raise BadInput("states", f"shape {path.shape}", "one state a step, shape (T,) with T >= 1")
+        raise BadInput("states", f"shape {path.shape}", "one state per step, shape (T,) with T >= 1")
     if path.dtype.kind in "USO":
         known = [str(name) for name in names] if names is not None else sorted(set(path.astype(str)))
-        strange = set(path.astype(str)) - set(known)
-        if strange:
-            raise BadInput("states", repr(min(strange)), f"one of {known}")
+        unknown = set(path.astype(str)) - set(known)
+        if unknown:
+            raise BadInput("states", repr(min(unknown)), f"one of {known}")
         return np.array([known.index(str(state)) for state in path]), known
     if path.dtype.kind not in "iub":
         raise BadInput("states", f"{path.dtype} values", "whole numbers or names of states")
@@ -196,41 +196,46 @@ def _path(states: Any, probabilities: Any, names: Sequence[str] | None) -> tuple
     return path.astype(int), [str(name) for name in names]
 
 
-def _checked(probabilities: Any, steps: int, k: int) -> np.ndarray:
+def _check_probabilities(probabilities: Any, steps: int, k: int) -> np.ndarray:
     p = np.asarray(probabilities, float)
     if p.shape != (steps, k):
-        raise BadInput("probabilities", f"shape {p.shape}", f"shape ({steps}, {k}): steps by states")
+        raise BadInput(
+            "probabilities",
+            f"shape {p.shape}",
+            f"shape ({steps}, {k}), one row per step and one column per state",
+        )
     if not np.all(np.isfinite(p)) or p.min() < -1e-6 or np.abs(p.sum(1) - 1).max() > 1e-3:
         raise BadInput("probabilities", "a row that does not sum to one", "probabilities of the states")
     return p
 
 
 def _observations(x: Any, steps: int, symbols: Sequence[str] | None) -> _Lines | _Rows | _Words:
-    hidden = np.ma.getmaskarray(x) if isinstance(x, np.ma.MaskedArray) else None
+    """The observations in the form in which they are drawn."""
+    missing = np.ma.getmaskarray(x) if isinstance(x, np.ma.MaskedArray) else None
     values = np.asarray(x)
     if values.shape[:1] != (steps,) or values.ndim > 2:
         raise BadInput("x", f"shape {values.shape}", f"one observation for each of {steps} states")
     if values.ndim == 2 and values.shape[1] == 1:
-        values, hidden = values[:, 0], None if hidden is None else hidden[:, 0]
+        values, missing = values[:, 0], None if missing is None else missing[:, 0]
     if values.dtype.kind in "USO" and values.ndim == 1:
-        if symbols is None and steps <= _SHORT:
+        if symbols is None and steps <= _MAX_WORDS:
             return _Words([str(value) for value in values])
         rows = [str(s) for s in symbols] if symbols is not None else sorted(set(values.astype(str)))
         if set(values.astype(str)) - set(rows):
             raise BadInput("x", f"{min(set(values.astype(str)) - set(rows))!r}", f"one of {rows}")
         return _Rows(np.array([rows.index(str(v)) for v in values], float), rows)
     if values.dtype.kind not in "iubf":
-        raise BadInput("x", f"{values.dtype} values", "numbers, or one symbol a step")
+        raise BadInput("x", f"{values.dtype} values", "numbers, or one symbol per step")
     numbers = values.astype(float)
-    if hidden is not None:
-        numbers = np.where(hidden, np.nan, numbers)
-    whole = values.dtype.kind in "iub" and values.ndim == 1
-    kinds = np.unique(numbers[~np.isnan(numbers)]) if whole or symbols is not None else np.zeros(0)
+    if missing is not None:
+        numbers = np.where(missing, np.nan, numbers)
+    integers = values.dtype.kind in "iub" and values.ndim == 1
+    kinds = np.unique(numbers[~np.isnan(numbers)]) if integers or symbols is not None else np.zeros(0)
     if symbols is not None:
         if values.ndim != 1 or (kinds.size and (kinds[0] < 0 or kinds[-1] >= len(symbols))):
             raise BadInput("x", f"values up to {kinds[-1]:g}", f"numbers of the {len(symbols)} symbols")
         return _Rows(numbers, [str(s) for s in symbols])
-    if whole and len(kinds) <= _FEW:
+    if integers and len(kinds) <= _MAX_SYMBOLS:
         places = np.where(np.isnan(numbers), np.nan, np.searchsorted(kinds, numbers))
         return _Rows(places, [f"{value:g}" for value in kinds])
     return _Lines(numbers.reshape(steps, -1))

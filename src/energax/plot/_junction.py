@@ -1,4 +1,4 @@
-"""A tree of cliques with its separators."""
+"""Plot of a junction tree: cliques and separators."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
-from ..graph import junction_tree as joined
+from ..graph import junction_tree as join_cliques
 from ._arrows import draw_route
-from ._layered_layout import layered
+from ._layered_layout import layered_layout
 from ._style import INK, LINE, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CLIQUE, _SEPARATOR = 9.0, 7.5  # points
-_LINE = 1.32  # of the size of the letters
+_LINE = 1.32  # line spacing, relative to the font size
 
 
 def junction_tree(
     tree: Any, names: Sequence[str] | None = None, *, wrap: float = 1.5, ax: Axes | None = None
 ) -> Axes:
-    """Cliques as boxes with their variables, and on every edge the separator its two ends share.
+    """Plot cliques as boxes with their variables, and on every edge the separator of its two cliques.
 
-    `tree` has `cliques`, `edges` and `separators`, as a `graph.CliqueTree` does; of anything else that
-    has `cliques` (a triangulation, a tree built for inference) they are joined again, with the largest
-    separators. Where variables are numbers, `names` names them. Lines longer than `wrap` inches are broken.
+    `tree` is a `graph.CliqueTree`, or has its `cliques`, `edges` and `separators`. If it has only `cliques`
+    (a triangulation, a tree for inference), they are joined by the largest separators. `names` are the
+    names of variables that are numbers. Lines longer than `wrap` inches are broken.
 
     >>> import matplotlib; matplotlib.use("Agg")
     >>> from energax import graph
@@ -41,7 +41,7 @@ def junction_tree(
     if not tree.cliques:
         raise BadInput("tree", "no cliques", "at least one")
     if not hasattr(tree, "edges"):
-        tree = joined(tree.cliques)
+        tree = join_cliques(tree.cliques)
     graph, texts = nx.DiGraph(), {}
     for i, clique in enumerate(tree.cliques):
         texts["clique", i] = _lines([_name(v, names) for v in clique], _CLIQUE, wrap)
@@ -51,18 +51,18 @@ def junction_tree(
         nx.add_path(graph, [("clique", a), ("separator", i), ("clique", b)])
     graph.add_nodes_from(texts)
     sizes = {node: _size(node[0], lines) for node, lines in texts.items()}
-    plan = layered(graph, sizes, between=0.2)
-    ax, scale = canvas(ax, plan.width, plan.height)
-    for ends, points in plan.routes.items():
+    layout = layered_layout(graph, sizes, between=0.2)
+    ax, scale = canvas(ax, layout.width, layout.height)
+    for ends, points in layout.routes.items():
         label = " – ".join(f"{kind} {i}" for kind, i in ends)
         draw_route(ax, points, scale, head=False, colour=LINE, label=label)
     for node, lines in texts.items():
-        _draw(ax, node, lines, plan.centres[node], sizes[node], scale)
+        _draw(ax, node, lines, layout.centres[node], sizes[node], scale)
     return ax
 
 
 def _center_rooted(tree: Any) -> Iterator[tuple[int, int, int]]:
-    """(clique, edge, clique below) with the tree hung by its middle, which keeps the picture low."""
+    """(clique, edge, child clique) of the tree rooted at its centre, which minimises its height."""
     import networkx as nx
 
     graph = nx.Graph((a, b, {"edge": i}) for i, (a, b) in enumerate(tree.edges))
@@ -75,7 +75,7 @@ def _name(variable: Any, names: Sequence[str] | None) -> str:
     if names is None:
         return str(variable)
     if not isinstance(variable, int) or not 0 <= variable < len(names):
-        raise BadInput("names", f"none for the variable {variable!r}", "a name for every number in the tree")
+        raise BadInput("names", f"none for the variable {variable!r}", "one name per variable of the tree")
     return str(names[variable])
 
 

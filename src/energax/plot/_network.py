@@ -1,4 +1,4 @@
-"""A graph whose nodes show what is believed of them."""
+"""Plot of a graph with the marginals of its nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import BadInput
 from ._arrows import draw_route
 from ._force_layout import force_layout
-from ._layered_layout import Point, layered
+from ._layered_layout import Point, layered_layout
 from ._style import INK, LINE, MARK, MARK_PANEL, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _BAR, _NUMBER, _GAP = 0.62, 0.36, 0.07
 
 @dataclasses.dataclass(frozen=True)
 class _Card:
-    """What one box says: its name, and for each row a state and its probability."""
+    """The content of one box: its name, and for each row a state and its probability."""
 
     name: str
     rows: tuple[tuple[str, float], ...]
@@ -37,7 +37,7 @@ class _Card:
 
     @property
     def labels(self) -> float:
-        """The width of the column of states."""
+        """The width of the column of state names."""
         return max((text_size(state, _STATE, "bold")[0] for state, _ in self.rows), default=0.0)
 
     @property
@@ -58,14 +58,18 @@ def network(
     most_states: int = 8,
     ax: Axes | None = None,
 ) -> Axes:
-    """A directed or undirected graph, every node a box with its name and bars of its marginal.
+    """Plot a directed or undirected graph, each node a box with its name and a bar chart of its marginal.
 
-    Directed graphs are laid out in layers, arrows pointing down; undirected ones so that distances on
-    the page follow those in the graph. `graph` may also be a model that has
-    a `graph`. `marginals` gives for a node its probabilities, by state ({"yes": 0.3, …}) or in order;
-    a posterior will do. The names of the states come from there, from the model or from `states`, else
-    they are numbers. Nodes in `evidence` are marked. Of more than `most_states` states the least probable are
-    one bar.
+    Directed graphs are laid out in layers with arrows pointing down; undirected graphs so that distances on
+    the page follow those in the graph.
+
+    Args:
+        graph: a NetworkX graph, or a model that has a `graph`.
+        marginals: the probabilities of nodes, by state ({"yes": 0.3, …}) or in order; or a posterior.
+        evidence: the states of observed nodes, which are highlighted.
+        states: the names of states, by node; by default those of `marginals` or of the model, or numbers.
+        most_states: with more states than this the least probable ones share a bar.
+        ax: the axes to draw on; by default those of a new figure.
 
     >>> import matplotlib; matplotlib.use("Agg")
     >>> import networkx as nx
@@ -75,24 +79,25 @@ def network(
     ['burglary → alarm', 'earthquake → alarm']
     >>> matplotlib.pyplot.close(ax.figure)
     """
-    known = {**_states(graph), **(states or {})}
-    graph = _graph(graph)
+    names = {**_states(graph), **(states or {})}
+    graph = _as_graph(graph)
     if most_states < 2:
         raise BadInput("most_states", f"{most_states}", "at least 2")
-    cards = _cards(graph, marginals, dict(evidence or {}), known, most_states)
+    cards = _cards(graph, marginals, dict(evidence or {}), names, most_states)
     sizes = {node: card.size for node, card in cards.items()}
-    plan = layered(graph, sizes) if graph.is_directed() else force_layout(graph, sizes)
-    ax, scale = canvas(ax, plan.width, plan.height)
-    arrows, sign = graph.is_directed(), "→" if graph.is_directed() else "–"
-    for (u, v), points in plan.routes.items():
-        how: dict = {"head": arrows, "straight": not arrows, "colour": LINE}
-        draw_route(ax, points, scale, label=f"{u} {sign} {v}", **how)
+    layout = layered_layout(graph, sizes) if graph.is_directed() else force_layout(graph, sizes)
+    ax, scale = canvas(ax, layout.width, layout.height)
+    directed, sign = graph.is_directed(), "→" if graph.is_directed() else "–"
+    for (u, v), points in layout.routes.items():
+        label = f"{u} {sign} {v}"
+        draw_route(ax, points, scale, head=directed, straight=not directed, colour=LINE, label=label)
     for node, card in cards.items():
-        _draw(ax, card, plan.centres[node], sizes[node], scale)
+        _draw(ax, card, layout.centres[node], sizes[node], scale)
     return ax
 
 
-def _graph(graph: Any) -> nx.Graph:
+def _as_graph(graph: Any) -> nx.Graph:
+    """The NetworkX graph of a model, or the graph itself, without parallel edges; raises on cycles."""
     import networkx as nx
 
     found = getattr(graph, "graph", None)
@@ -106,13 +111,13 @@ def _graph(graph: Any) -> nx.Graph:
         raise BadInput("graph", "no nodes", "at least one node")
     if graph.is_directed() and not nx.is_directed_acyclic_graph(graph):
         cycle = [edge[0] for edge in nx.find_cycle(graph)]
-        walk = " → ".join(map(str, [*cycle, cycle[0]]))
-        raise BadInput("graph", f"the cycle {walk}", "a directed graph without cycles")
+        path = " → ".join(map(str, [*cycle, cycle[0]]))
+        raise BadInput("graph", f"the cycle {path}", "a directed graph without cycles")
     return graph
 
 
 def _states(model: Any) -> dict[Any, Sequence[Any]]:
-    """The states a model names: by its finite spaces, or as tables do."""
+    """The names of a model's states: of its finite spaces, or of a `TableModel`."""
     spaces = getattr(model, "spaces", None)
     if isinstance(spaces, Mapping):
         finite = {name: space for name, space in spaces.items() if getattr(space, "is_finite", False)}
@@ -157,7 +162,7 @@ def _probabilities(node: Any, marginal: Any, states: Any) -> tuple[list[str], np
         values = marginal
     p = np.asarray(values, float)
     if p.ndim != 1 or p.size == 0 or (labels and len(labels) != p.size):
-        expected = f"{len(labels)} probabilities" if labels else "one probability a state, for one row"
+        expected = f"{len(labels)} probabilities" if labels else "one probability per state, for one row"
         raise BadInput("marginals", f"shape {p.shape} for {node}", expected)
     if not np.all(np.isfinite(p)) or p.min() < -1e-6 or abs(p.sum() - 1) > 1e-3:
         raise BadInput("marginals", f"the sum {p.sum():.4g} for {node}", "probabilities that sum to one")
@@ -165,7 +170,7 @@ def _probabilities(node: Any, marginal: Any, states: Any) -> tuple[list[str], np
 
 
 def _state(node: Any, value: Any, labels: list[str]) -> str:
-    """The name of a state that was named or numbered."""
+    """The name of a state, given by name or by number."""
     if not labels or str(value) in labels:
         return str(value)
     if isinstance(value, (int, np.integer)) and 0 <= value < len(labels):
@@ -207,21 +212,21 @@ def _draw(ax: Axes, card: _Card, centre: Point, size: Point, scale: float) -> No
     bar_start = left + _PAD + card.labels + _GAP
     for i, (state, p) in enumerate(card.rows):
         row = top - _HEAD - _ROW * (i + 0.5)
-        seen = state == card.given
-        how: dict = {"ha": "right", "zorder": 4, "color": INK if seen else SOFT}
-        how["weight"] = "bold" if seen else "normal"
-        write(ax, (bar_start - _GAP, row), state, _STATE * scale, **how)
+        observed = state == card.given
+        style: dict = {"ha": "right", "zorder": 4, "color": INK if observed else SOFT}
+        style["weight"] = "bold" if observed else "normal"
+        write(ax, (bar_start - _GAP, row), state, _STATE * scale, **style)
         low, tall, full = row - 0.32 * _ROW, 0.64 * _ROW, bar_end - bar_start
         ax.add_patch(Rectangle((bar_start, low), full, tall, facecolor=TRACK, linewidth=0, zorder=3))
         bar = Rectangle((bar_start, low), full * p, tall, linewidth=0, zorder=4)
         bar.set_facecolor(MARK if marked else PALETTE[0])
         bar.set_gid(f"{card.name} = {state}")
         ax.add_patch(bar)
-        write(ax, (right, row), _percent(p), _STATE * scale, **how)
+        write(ax, (right, row), _percent(p), _STATE * scale, **style)
 
 
 def _percent(p: float) -> str:
-    """Whole per cent; below one, what keeps rare apart from never."""
+    """Whole per cent; small probabilities are not shown as 0%, nor large ones as 100%."""
     if 0 < p < 0.005:
         return "<1%"
     if 0.995 < p < 1:

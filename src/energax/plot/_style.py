@@ -1,4 +1,4 @@
-"""One look for all pictures: colours that everybody tells apart, ink for what is said, grey for the rest."""
+"""The style of all plots: a palette for colour-blind readers, axes, legends and labels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Okabe and Ito's colours (Color Universal Design, 2008), in an order that keeps neighbours apart; their
-#: black is softer here, so that it is not taken for ink, and their yellow darker, to be seen as a line.
+#: The colours of Okabe and Ito (Color Universal Design, 2008), ordered so that neighbours differ. Black is
+#: lighter here, to differ from text, and yellow is darker, to be visible as a line.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#5F6570", "#C7B500")
 INK = "#23272E"
 SOFT = "#6B7280"
@@ -19,7 +19,7 @@ MARK, MARK_PANEL = "#D55E00", "#FDF1E7"
 
 
 def colours(n: int) -> list[str]:
-    """n colours: the palette, or steps of a perceptually even map where it has too few."""
+    """n colours: the palette, or steps of a perceptually uniform map if it has too few."""
     if n <= len(PALETTE):
         return list(PALETTE[:n])
     import matplotlib
@@ -29,7 +29,7 @@ def colours(n: int) -> list[str]:
 
 
 def panel(ax: Axes | None, width: float, height: float) -> Axes:
-    """The axes to draw a chart on: the caller's, or those of a new figure of that size in inches."""
+    """The axes of a chart: the given ones, or those of a new figure of this size in inches."""
     if ax is None:
         import matplotlib.pyplot as plt
 
@@ -43,7 +43,7 @@ def panel(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def canvas(ax: Axes | None, width: float, height: float, largest: float = 18.0) -> tuple[Axes, float]:
-    """Bare axes on which one unit is one inch where there is room, and the scale they have.
+    """Axes without frame on which one unit is one inch if there is room, and their scale.
 
     A diagram of `width` by `height` inches fills a new figure, made smaller to stay below `largest`
     inches; on the caller's axes it shrinks or grows to fit. Sizes in points times the scale keep their
@@ -97,6 +97,6 @@ def text_size(text: str, points: float, weight: str = "normal") -> tuple[float, 
 
 
 def write(ax: Axes, at: Any, text: str, points: float, **options: Any) -> None:
-    """A label that is taken as it is written: a name with dollar signs is no formula."""
+    """Write a label without parsing mathematics, since names may contain dollar signs."""
     options = {"ha": "center", "va": "center", "color": INK, **options}
     ax.text(float(at[0]), float(at[1]), text, fontsize=points, parse_math=False, **options)

@@ -1,4 +1,4 @@
-"""A Markov chain as a diagram: where it goes from each state, and how often it stays."""
+"""A diagram of a Markov chain: states, and arrows for the transition probabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _NAME, _LABEL = 10.0, 8.0  # points
-_BEND, _LOOP = 0.2, 0.6  # of an arrow's length; inches a loop reaches out
+_BEND, _LOOP = 0.2, 0.6  # relative to the length of an arrow; the height of a loop in inches
 _FINE = 401  # points along a curve
 _LABEL_BOX = np.array([0.30, 0.17])  # inches
 
@@ -23,11 +23,11 @@ _LABEL_BOX = np.array([0.30, 0.17])  # inches
 def transitions(
     matrix: Any, names: Sequence[str] | None = None, *, least: float | None = None, ax: Axes | None = None
 ) -> Axes:
-    """States on a circle; an arrow for every probability of at least `least`, as wide as it is likely.
+    """Plot states on a circle, with an arrow for every transition probability of at least `least`.
 
-    Without `least` it is 0.01, and 0.05 for more than six states, which would hide each other's arrows.
-    `matrix[i, j]` is p(j | i); its rows sum to one. Arrows have the colour of the state they leave and
-    bear the probability; loops are the probabilities to stay.
+    By default `least` is 0.01, and 0.05 for more than six states, whose arrows would overlap. `matrix[i, j]`
+    is p(j | i); its rows sum to one. Arrows have the colour of the state they leave, a width that grows
+    with the probability, and the probability as label; loops are the probabilities to stay.
 
     >>> import matplotlib; matplotlib.use("Agg")
     >>> ax = transitions([[0.95, 0.05], [0.1, 0.9]], ["fair", "loaded"])
@@ -37,7 +37,7 @@ def transitions(
     """
     from matplotlib.patches import Circle
 
-    p, names = _checked(matrix, names)
+    p, names = _check_matrix(matrix, names)
     k, hues = len(names), colours(len(names))
     least = (0.01 if k <= 6 else 0.05) if least is None else max(least, 1e-12)
     radius = max(0.27, max(text_size(name, _NAME, "bold")[0] for name in names) / 2 + 0.12)
@@ -50,7 +50,7 @@ def transitions(
         _loop(centres[i], radius, angles[i]) if i == j else _curve(centres[i], centres[j], radius)
         for i, j in pairs
     ]
-    labels = _spread([_points(curve) for curve in curves], [p[pair] for pair in pairs], centres, radius)
+    labels = _place_labels([_points(curve) for curve in curves], [p[pair] for pair in pairs], centres, radius)
     everything = [np.array(labels).reshape(-1, 2), *map(_points, curves), centres - radius, centres + radius]
     low, high = (edge(np.concatenate(everything), 0) for edge in (np.min, np.max))
     low, high = low - 0.22, high + 0.22
@@ -59,7 +59,7 @@ def transitions(
         _arrow(ax, curve - low, p[i, j], hues[i], scale, f"{names[i]} → {names[j]}")
         halo = {"facecolor": "white", "edgecolor": "none", "pad": 1.2 * scale, "alpha": 0.9}
         style: dict = {"color": _darker(hues[i]), "bbox": halo, "zorder": 5}
-        write(ax, place - low, _short(p[i, j]), _LABEL * scale, **style)
+        write(ax, place - low, _format_probability(p[i, j]), _LABEL * scale, **style)
     for i, name in enumerate(names):
         node = Circle(
             tuple(centres[i] - low),
@@ -75,7 +75,7 @@ def transitions(
     return ax
 
 
-def _checked(matrix: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+def _check_matrix(matrix: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
     p = np.asarray(matrix, float)
     if p.ndim != 2 or p.shape[0] != p.shape[1] or p.size == 0:
         raise BadInput("matrix", f"shape {p.shape}", "a square matrix of transition probabilities")
@@ -89,7 +89,7 @@ def _checked(matrix: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list
     return p, names
 
 
-def _short(value: float) -> str:
+def _format_probability(value: float) -> str:
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return text if value >= 0.005 else f"{value:.0e}"
 
@@ -102,7 +102,7 @@ def _darker(colour: str) -> str:
 
 
 def _curve(start: np.ndarray, end: np.ndarray, radius: float) -> np.ndarray:
-    """The three points of a quadratic curve from rim to rim, bent to the right of its way."""
+    """The three points of a quadratic curve from one circle to the other, bent to its right."""
     along = end - start
     control = (start + end) / 2 + _BEND * np.array([along[1], -along[0]])
     whole = np.array([start, control, end])
@@ -134,20 +134,20 @@ def _points(curve: np.ndarray) -> np.ndarray:
     return np.concatenate(basis, 1) @ curve
 
 
-def _spread(
+def _place_labels(
     curves: list[np.ndarray], values: list[float], centres: np.ndarray, radius: float
 ) -> list[np.ndarray]:
-    """A place on each curve for its label, away from other labels, from states and from other curves.
+    """A place on each curve for its label, far from other labels, states and other curves.
 
-    The most probable choose first. Away from the middle of the curve costs too.
+    Labels of high probability are placed first. Places near the middle of the curve are preferred.
     """
-    shares = np.linspace(0.2, 0.8, 25)
+    fractions = np.linspace(0.2, 0.8, 25)
     found: dict[int, np.ndarray] = {}
     every = np.concatenate([curve[::10] for curve in curves]) if curves else np.zeros((0, 2))
     owner = np.repeat(np.arange(len(curves)), [len(curve[::10]) for curve in curves])
     for i in sorted(range(len(curves)), key=lambda i: -values[i]):
-        spots = curves[i][(shares * (_FINE - 1)).astype(int)]
-        cost = 0.6 * np.abs(shares - 0.45)
+        spots = curves[i][(fractions * (_FINE - 1)).astype(int)]
+        cost = 0.6 * np.abs(fractions - 0.45)
         gap = lambda others: np.abs(spots[:, None] - others[None]) / _LABEL_BOX  # noqa: B023
         if found:
             cost += 8.0 * np.clip(1.1 - gap(np.array(list(found.values()))).max(-1), 0, None).sum(1)

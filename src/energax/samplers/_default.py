@@ -1,30 +1,39 @@
-"""Which sampler suits an energy, where nobody named one."""
+"""The sampler of an energy where none is named."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 
+from ..catalog import of_kind
 from ..energy import Energy
 from ..errors import EnergaxError, Unsuitable
-from ._gibbs import Gibbs
-from ._langevin import Langevin
 from ._sampler import Sampler
 
 
-def default_sampler(energy: Energy, seen: Collection[str] = ()) -> Sampler:
-    """`Gibbs` where every variable is finite or has a known conditional, else `Langevin`.
+@functools.cache
+def automatic_samplers() -> tuple[Sampler, ...]:
+    """Return the automatic samplers of the catalog, by priority.
 
-    Chains that begin at rows of the variables `seen` draw the others first.
+    >>> [sampler.label for sampler in automatic_samplers()]
+    ['Gibbs', 'Langevin (MALA)']
+    """
+    classes = [row.load() for row in of_kind("sampler")]
+    return tuple(c() for c in sorted((c for c in classes if c.automatic), key=lambda c: c.priority))
+
+
+def default_sampler(energy: Energy, observed: Collection[str] = ()) -> Sampler:
+    """Return the first automatic sampler that supports the energy.
+
+    `Gibbs` if every variable is finite or has a `conditional`, else `Langevin`. Chains that start at rows of
+    the variables `observed` draw the other variables first.
 
     >>> from energax.energies import RBM, NeuralEnergy
     >>> default_sampler(RBM.random(3, 2, key=0)).label, default_sampler(NeuralEnergy.random(2, key=0)).label
     ('Gibbs', 'Langevin (MALA)')
     """
-    gibbs = Gibbs()
-    if gibbs.first_overwritten(energy, seen):
-        hidden = [name for name in energy.spaces if name not in seen]
-        gibbs = Gibbs((*hidden, *[name for name in energy.spaces if name in seen]))
-    for sampler in (gibbs, Langevin()):
+    for sampler in automatic_samplers():
+        sampler = sampler.draw_hidden_first(energy, observed)
         try:
             sampler.check(energy)
         except EnergaxError:
@@ -32,6 +41,6 @@ def default_sampler(energy: Energy, seen: Collection[str] = ()) -> Sampler:
         return sampler
     spaces = ", ".join(f"{name!r} in {space!r}" for name, space in energy.spaces.items())
     raise Unsuitable(
-        f"No sampler suits {type(energy).__name__} over {spaces}: Gibbs needs finite variables or the "
+        f"No sampler supports {type(energy).__name__} over {spaces}: Gibbs needs finite variables or the "
         "energy's `conditional`, Langevin a gradient in real ones. Give the energy `conditional`."
     )

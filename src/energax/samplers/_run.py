@@ -1,4 +1,4 @@
-"""Chains side by side: starts, warm-up, thinning, for one example or for rows."""
+"""`run_chains`: Markov chains in parallel, with start, warm-up and thinning, for one example or for rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.sizes import CHAIN_NUMBERS, map_chunks
 from ..energy import Energy
 from ..missing import is_masked
 from ._draws import Draws
 from ._sampler import Sampler
-
-_BUDGET = 2**26  # numbers that the rows of one compiled call may leave behind
 
 
 def run_chains(
@@ -29,63 +28,75 @@ def run_chains(
     warmup: int = 500,
     thin: int = 1,
 ) -> Draws:
-    """`n` draws of what is not given, from `n_chains` chains (of every row, if there are rows).
+    """Return `n` draws of hidden variables and missing coordinates from `n_chains` chains.
 
-    `given` holds rows: arrays with a leading axis, `Masked` where coordinates are missing;
-    these are drawn too. Every chain starts anywhere, and is warmed up (and tuned) by itself.
+    Every chain has a random start, and is warmed up and tuned by itself.
+
+    Args:
+        sampler: the kernel.
+        energy: the energy.
+        n: the number of draws, over all chains; of every row, if there are rows.
+        key: a JAX key.
+        given: arrays by name with a leading axis of rows, `Masked` where coordinates are missing.
+        n_rows: the number of rows; None for one example, whose draws have no axis of rows.
+        n_chains: chains that run in parallel.
+        warmup: moves of each chain that are discarded.
+        thin: moves for every draw that is kept.
+
+    >>> from energax.energies import RBM
+    >>> from energax.samplers import Gibbs
+    >>> rbm = RBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2))
+    >>> run_chains(Gibbs(), rbm, 100, key=jax.random.key(0), warmup=10)["x"].shape
+    (100, 3)
     """
     n_draws = -(-n // n_chains)
     given = given or {}
     rows = n_rows or 1
     size = sum(max(1, s.size) for s in energy.spaces.values())
-    chunk = max(1, min(rows, _BUDGET // (n_chains * n_draws * size)))
+    chunk = min(rows, CHAIN_NUMBERS.rows(n_chains * n_draws * size))
     keys = jax.random.split(key, (rows, n_chains))
-    parts = []
-    for start in range(0, rows, chunk):
-        # The last chunk begins early, so that it is as large as the others and not compiled again.
-        begin = min(start, rows - chunk)
-        some, their_keys = jax.tree.map(lambda a: a[begin : begin + chunk], (given, keys))  # noqa: B023
-        out = _chains(sampler, energy, some, their_keys, n_draws, warmup, thin)
-        parts.append(jax.tree.map(lambda a: np.asarray(a[start - begin :]), out))  # noqa: B023
-    values, info = jax.tree.map(lambda *a: np.concatenate(a), *parts)
-    if n_rows is None:
-        values, info = jax.tree.map(lambda a: a[0], (values, info))
-    else:
-        values = {k: np.moveaxis(v, 0, 2) for k, v in values.items()}
-        info = {k: v.mean(0) if k == "acceptance" else v.any(0) for k, v in info.items()}
+    run = lambda rows: _run_rows(sampler, energy, rows[0], rows[1], n_draws, warmup, thin)
+    values, info = map_chunks(run, (given, keys), chunk)
     fixed = {k: np.asarray(v.observed) for k, v in given.items() if is_masked(v)}
     if n_rows is None:
-        fixed = {k: v[0] for k, v in fixed.items()}
+        values, info, fixed = jax.tree.map(lambda a: a[0], (values, info, fixed))
+    else:
+        values = {k: np.moveaxis(v, 0, 2) for k, v in values.items()}
+        info = _reduce_info(info)
     return Draws(values, method=sampler.label, info=info, caveat=sampler.caveat, fixed=fixed, n=n)
 
 
+def _reduce_info(info: dict[str, Any]) -> dict[str, Any]:
+    """Return the mean of acceptance rates over the first axis, and of flags whether any is set."""
+    return {k: v.mean(0) if k == "acceptance" else v.any(0) for k, v in info.items()}
+
+
 @eqx.filter_jit
-def _chains(sampler, energy, given, keys, n_draws, warmup, thin):
-    one_row = lambda row, ks: jax.vmap(lambda k: _chain(sampler, energy, row, k, n_draws, warmup, thin))(ks)
+def _run_rows(sampler, energy, given, keys, n_draws, warmup, thin):
+    one_row = lambda row, ks: jax.vmap(lambda k: _run(sampler, energy, row, k, n_draws, warmup, thin))(ks)
     return jax.vmap(one_row)(given, keys)
 
 
-def _chain(sampler, energy, row, key, n_draws, warmup, thin):
-    partly = {k: v for k, v in row.items() if is_masked(v)}
+def _run(sampler, energy, row, key, n_draws, warmup, thin):
+    """Return the draws and the info of one chain of one row."""
+    partially_observed = {k: v for k, v in row.items() if is_masked(v)}
     complete = {k: v for k, v in row.items() if not is_masked(v)}
     target = energy.given(**complete) if complete else energy
-    clamped = {k: jnp.asarray(v.observed) for k, v in partly.items()}
+    clamped = {k: jnp.asarray(v.observed) for k, v in partially_observed.items()}
     start_key, tune_key, run_key = jax.random.split(key, 3)
     state = sampler.start(target, {}, start_key)
-    for name, value in partly.items():
+    for name, value in partially_observed.items():
         state[name] = value.fill(state[name].astype(value.value.dtype))
     tuned, state = sampler.tune(target, state, tune_key, clamped, warmup)
 
+    def move(carry, k):
+        state, memory, info = tuned.move(target, *carry, k, clamped)
+        return (state, memory), info
+
     def draw(carry, k):
-        def move(carry, k):
-            state, memory = carry
-            state, memory, info = tuned.move(target, state, memory, k, clamped)
-            return (state, memory), info
-
         carry, info = jax.lax.scan(move, carry, jax.random.split(k, thin))
-        info = {k: v.mean(0) if k == "acceptance" else v.any(0) for k, v in info.items()}
-        return carry, (carry[0], info)
+        return carry, (carry[0], _reduce_info(info))
 
-    carry = (state, tuned.remember(target, state, clamped))
+    carry = (state, tuned.init_memory(target, state, clamped))
     _, (values, info) = jax.lax.scan(draw, carry, jax.random.split(run_key, n_draws))
     return values, info

@@ -1,10 +1,10 @@
-"""What a chain is: a state of named variables, and a step that leaves p ∝ exp(−e) as it is."""
+"""`Sampler`: a Markov kernel over the named variables of an energy."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -12,45 +12,61 @@ import jax.numpy as jnp
 
 from .._util.keys import unrolled_threefry_key
 from ..energy import Energy
-from ..missing import is_masked, known, mask_of
+from ..missing import is_masked, mask_of, value_of
 
 
 class Sampler(eqx.Module):
-    """A Markov kernel over all variables of an energy, written for one chain.
+    """A Markov kernel that leaves p ∝ exp(−e) invariant, written for one chain.
 
-    A kernel is `step`. One that would compute the same thing twice keeps it in a memory
-    (`remember`, `move`), and one with settings to find finds them in `tune`.
+    A state is a dict with a value of every variable. A subclass implements `check` and `step`. One that
+    would compute the same thing in two moves, such as a gradient, keeps it in a memory (`init_memory`,
+    `move`); one with settings to tune does so in `tune`.
     """
+
+    #: Whether the sampler is tried, with its default settings, where none is named.
+    automatic: ClassVar[bool] = False
+
+    #: Automatic samplers of lower priority are tried first.
+    priority: ClassVar[int] = 50
 
     @property
     def label(self) -> str:
-        """The name that draws carry."""
+        """The name of the sampler in draws."""
         return type(self).__name__
 
     @property
     def caveat(self) -> str:
-        """A sentence on a known bias of the draws, if there is one."""
+        """A known bias of the draws, as a clause; empty if there is none."""
         return ""
 
     @abstractmethod
     def check(self, energy: Energy) -> None:
-        """Raise `Unsuitable`, naming what would fit, where this kernel makes no sense."""
+        """Raise `Unsuitable`, with the name of another sampler, if this one does not support the energy."""
 
     @abstractmethod
     def step(
         self, energy: Energy, state: dict[str, Any], key: Any, clamped: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """One move of one chain. `clamped` marks coordinates that stay (True), by variable."""
+        """Return the state of one chain after one move.
 
-    def first_overwritten(self, energy: Energy, seen: Collection[str]) -> str | None:
-        """The variable, among those seen, that a move draws before it has drawn what is hidden, if any.
+        `clamped` has for some variables a mask, True for coordinates that keep their value.
+        """
 
-        A chain begun at rows of data would lose them there: its hidden part began anywhere.
+    def first_overwritten(self, energy: Energy, observed: Collection[str]) -> str | None:
+        """Return the variable of `observed` that a move overwrites before it draws the hidden ones, or None.
+
+        A chain that starts at rows of data would lose them there, since its hidden variables start at random.
         """
         return None
 
-    def remember(self, energy: Energy, state: dict[str, Any], clamped: dict[str, Any] | None = None) -> Any:
-        """What the next move would otherwise compute again, such as a gradient."""
+    def draw_hidden_first(self, energy: Energy, observed: Collection[str]) -> Sampler:
+        """Return this sampler, set to draw the variables that are not in `observed` first."""
+        return self
+
+    def init_memory(
+        self, energy: Energy, state: dict[str, Any], clamped: dict[str, Any] | None = None
+    ) -> Any:
+        """Return the memory of the first `move`, for example the gradient at the state."""
         return None
 
     def move(
@@ -61,61 +77,61 @@ class Sampler(eqx.Module):
         key: Any,
         clamped: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Any], Any, dict[str, Any]]:
-        """(state, memory, what the kernel tells about this move)."""
+        """Return (state, memory, info) after one move; `info` may have `acceptance` and `divergent`."""
         return self.step(energy, state, key, clamped), memory, {}
 
     def tune(
         self, energy: Energy, state: dict[str, Any], key: Any, clamped: dict[str, Any] | None, n: int
     ) -> tuple[Sampler, dict[str, Any]]:
-        """This kernel with its settings found in `n` moves, and the state after them."""
+        """Return the sampler with settings tuned in `n` moves, and the state after them."""
         move = lambda i, state: self.step(energy, state, jax.random.fold_in(key, i), clamped)
         return self, jax.lax.fori_loop(0, n, move, state)
 
     def start(self, energy: Energy, given: dict[str, Any], key: Any) -> dict[str, Any]:
-        """A complete state: what is given, and anything for the rest."""
+        """Return a complete state: the given values, and random values of the other variables."""
         spaces = energy.spaces
         hidden = [name for name in spaces if name not in given]
         keys = jax.random.split(key, len(hidden) + 1)
         drawn = {n: random_value(spaces[n], k) for n, k in zip(hidden, keys, strict=False)}
         return {**drawn, **{n: given[n] for n in spaces if n in given}}
 
-    def begin(self, energy: Energy, rows: dict[str, Any], key: Any) -> dict[str, Any]:
-        """`start` for every row."""
+    def start_rows(self, energy: Energy, rows: dict[str, Any], key: Any) -> dict[str, Any]:
+        """Return `start` of every row."""
         keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
         return jax.vmap(lambda row, k: self.start(energy, row, k))(rows, keys)
 
     def advance(
         self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any, clamped: Any = None
     ) -> dict[str, Any]:
-        """`n_steps` moves of one chain for every row; hidden variables that are not given start anywhere."""
+        """Return the states of one chain per row after `n_steps` moves; missing variables start at random."""
         n = jax.tree.leaves(rows)[0].shape[0]
         if any(name not in rows for name in energy.spaces):
             start_key, key = jax.random.split(key)
-            rows = self.begin(energy, rows, unrolled_threefry_key(start_key))
+            rows = self.start_rows(energy, rows, unrolled_threefry_key(start_key))
         rows = {name: rows[name] for name in energy.spaces}
 
         def move(state, key):
-            by = lambda keys: jax.vmap(lambda s, k, h: self.step(energy, s, k, h))(state, keys, clamped)
+            step_rows = jax.vmap(lambda s, k, c: self.step(energy, s, k, c))
+            # With this key a move of an RBM of 64 × 32 units is 2.6 times as fast, of 784 × 500 1.4 times.
             try:
-                return by(jax.random.split(unrolled_threefry_key(key), n))
-            except NotImplementedError:  # some draws of JAX take its own keys alone: Poisson
-                return by(jax.random.split(key, n))
+                return step_rows(state, jax.random.split(unrolled_threefry_key(key), n), clamped)
+            except NotImplementedError:  # JAX's Poisson draws take only its own keys
+                return step_rows(state, jax.random.split(key, n), clamped)
 
-        if n_steps == 1:  # a key made from a key made from a key takes longer than some moves
+        if n_steps == 1:
             return move(rows, key)
         return jax.lax.fori_loop(0, n_steps, lambda i, s: move(s, jax.random.fold_in(key, i)), rows)
 
     def complete(self, energy: Energy, rows: dict[str, Any], n_steps: int, key: Any) -> dict[str, Any]:
-        """Rows with their missing coordinates drawn, what is known held fixed."""
+        """Return the rows with missing coordinates drawn by `n_steps` moves; observed ones stay."""
         clamped = {name: mask_of(value) for name, value in rows.items()}
         fill_key, key = jax.random.split(key)
         filled = {}
         for i, (name, value) in enumerate(rows.items()):
             if is_masked(value):
-                n = value.shape[0]
-                keys = jax.random.split(jax.random.fold_in(fill_key, i), n)
-                anything = jax.vmap(lambda k, s=energy.spaces[name]: random_value(s, k))(keys)
-                filled[name] = value.fill(anything.astype(known(value).dtype))
+                keys = jax.random.split(jax.random.fold_in(fill_key, i), value.shape[0])
+                start = jax.vmap(lambda k, s=energy.spaces[name]: random_value(s, k))(keys)
+                filled[name] = value.fill(start.astype(value_of(value).dtype))
             else:
                 filled[name] = value
         drawn = self.advance(energy, filled, n_steps, key, clamped)
@@ -123,7 +139,7 @@ class Sampler(eqx.Module):
 
 
 def random_value(space: Any, key: Any) -> Any:
-    """Some value of the space: uniform if finite, standard normal through the bijection if real."""
+    """Return a random value: uniform if the space is finite, b(u) with a standard normal u if it is real."""
     if space.is_finite:
         index = jax.random.randint(key, space.shape, 0, space.values_per_coordinate)
         return index.astype(space.jax_dtype)

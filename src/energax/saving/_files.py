@@ -14,7 +14,7 @@ _KIND = "object"
 
 
 def save(obj: Any, path: str | os.PathLike) -> None:
-    """Write an energy, a fit, or an estimator to one file, whole or not at all.
+    """Write an energy, a fit or an estimator to one file, atomically.
 
     >>> import tempfile, energax
     >>> from energax.energies import RBM
@@ -29,25 +29,25 @@ def save(obj: Any, path: str | os.PathLike) -> None:
 
 
 def load(path: str | os.PathLike, classes: Any = ()) -> Any:
-    """What `save` wrote. A class (or function) of your own, or several, go in `classes=`."""
-    classes = _handed_over(classes)
+    """Read a file written by `save`. Pass your own classes or functions in `classes=`."""
+    classes = _as_tuple(classes)
     arrays, document = storage.read(path)
     if document.get("kind") != _KIND:
         kind = document.get("kind")
         raise BadFile(
-            f"{path}: holds a {kind}, not a saved object. A checkpoint is read by fit(checkpoint=)."
+            f"{path}: contains a {kind}, not a saved object. A checkpoint is read by fit(checkpoint=)."
         )
     try:
         return Reader(path, arrays, classes).decode(document["root"])
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise BadFile(
-            f"{path}: its parts do not fit together ({type(error).__name__}: {error}). "
+            f"{path}: the file is inconsistent ({type(error).__name__}: {error}). "
             "Load it with the energax that wrote it, or save it again."
         ) from None
 
 
-def _handed_over(classes: Any) -> tuple:
-    """One class or function, or several, as a tuple: a mistake here is not the file's."""
+def _as_tuple(classes: Any) -> tuple:
+    """One class or function, or several, as a tuple; checked before the file is read."""
     classes = tuple(classes) if isinstance(classes, (tuple, list, set, frozenset)) else (classes,)
     for c in classes:
         if not (hasattr(c, "__module__") and hasattr(c, "__qualname__")):

@@ -1,7 +1,7 @@
-"""Names of classes and functions in files: what may be named, how it is written, how it is found.
+"""Names of classes and functions in files: which are allowed, how they are written and found.
 
-A class of energax is written as `energax:Name` or `energax.<subpackage>:Name`, never with the private file
-it lives in, so files stay readable when code moves. Names within a subpackage are therefore unique.
+A class of energax is written as `energax:Name` or `energax.<subpackage>:Name`, without the private module
+that defines it, so files stay readable when code moves. Names within a subpackage are therefore unique.
 """
 
 from __future__ import annotations
@@ -18,20 +18,32 @@ import equinox as eqx
 from ..estimate import Estimate
 from ..spaces import Space
 
-#: Packages besides energax whose classes may be built: layers, and states of optimizers.
+#: Other packages whose classes may be built: layers, and states of optimizers.
 _PACKAGES = ("equinox.nn", "optax")
 _FUNCTIONS: dict[str, list[str] | None] = {
     "jax.nn": None,  # all of its public functions
     "jax.numpy": str.split("abs arctan cos cosh exp expm1 log log1p sign sin sinh sqrt square tan tanh"),
-    "equinox.nn._mlp": ["_identity"],  # what an MLP does after its last layer, unless told otherwise
+    "equinox.nn._mlp": ["_identity"],  # the default activation after the last layer of an MLP
     "jax.lax": str.split("cos exp logistic neg rsqrt sin sqrt square tanh"),
 }
 #: Names that older versions wrote, and where the class is now.
 _RENAMED = {
     "energax.compose:Mixture": "energax:Mixture",
     "energax.compose:Switch": "energax.mixture:Switch",
+    "energax.energies:First": "energax.algorithms:InitialMoments",
+    "energax.energies:Moments": "energax.algorithms:Moments",
+    "energax.energies:Residuals": "energax.algorithms:ResidualMoments",
+    "energax.energy:FiniteDistribution": "energax.distributions:FiniteDistribution",
     "energax.energies:LinearChain": "energax.energies:LinearGaussianSSM",
     "energax.energies:Semidefinite": "energax.spaces:Semidefinite",
+    "energax.energies:Table": "energax.energies:NGramTable",
+    "energax.estimators:Bands": "energax.estimators:ForecastBands",
+    "energax.estimators:Forecast": "energax.estimators:HMMForecast",
+    "energax.estimators:Monitor": "energax.estimators:ConvergenceMonitor",
+    "energax.estimators:Rescale": "energax.estimators:FixedAffine",
+    "energax.estimators:Scalar": "energax.estimators:Squeeze",
+    "energax.estimators:SeenStandardised": "energax.estimators:StandardiseObserved",
+    "energax.estimators:Tilted": "energax.estimators:NetworkPlusGaussian",
 }
 
 
@@ -50,7 +62,7 @@ def public_name(thing: Any) -> str:
 
 
 def is_buildable(cls: Any) -> bool:
-    """Whether a class holds data and nothing else: frozen modules, spaces, estimators, results."""
+    """Whether a class only holds data: modules, spaces, estimators, results."""
     if not isinstance(cls, type):
         return False
     if issubclass(cls, (eqx.Module, Space, Estimate)) or hasattr(cls, "__sklearn_tags__"):
@@ -59,7 +71,7 @@ def is_buildable(cls: Any) -> bool:
 
 
 def find(name: str, classes: dict[str, Any]) -> Any:
-    """The class or function of this name, if it is one that a file may name; else None."""
+    """The class or function of this name; None if files may not use it."""
     if name in classes:
         return classes[name]
     module, _, qualname = name.partition(":")
@@ -82,7 +94,7 @@ def find(name: str, classes: dict[str, Any]) -> Any:
     in_equinox = _within(module, ("equinox.nn",))
     if is_buildable(found) and (in_equinox or hasattr(found, "_fields")):
         return found
-    # Functions that a module of layers keeps as a default, such as the identity of an MLP.
+    # Default functions of layers, such as the identity of an MLP.
     return found if in_equinox and isinstance(found, types.FunctionType) else None
 
 
@@ -95,7 +107,7 @@ def _energax() -> Any:
 
 
 def _subpackage(module: str) -> str:
-    """`energax.energies` of `energax.energies._boltzmann.rbm.rbm`: private parts of a path may change."""
+    """`energax.energies` of `energax.energies._boltzmann.rbm`: the private parts of a path may change."""
     return ".".join(module.split(".")[:2])
 
 
@@ -110,7 +122,7 @@ def _find_in_energax(module: str, name: str) -> Any:
 
 @functools.cache
 def classes_of(module: str) -> dict[str, Any]:
-    """The classes that are defined in a module of energax or in one of its files, by name."""
+    """The classes defined in a package of energax or in one of its modules, by name."""
     try:
         home = importlib.import_module(module)
     except ImportError:
@@ -122,13 +134,13 @@ def classes_of(module: str) -> dict[str, Any]:
 
 
 def defined_in(file: types.ModuleType) -> list[type]:
-    """The classes whose definition stands in this file."""
+    """The classes defined in this file."""
     return [v for v in vars(file).values() if isinstance(v, type) and v.__module__ == file.__name__]
 
 
 @functools.cache
 def jax_functions() -> dict[int, str]:
-    """The functions of JAX that a file may name, by identity (their own names are not where they live)."""
+    """The allowed functions of JAX by identity: their `__module__` is not where they are public."""
     out: dict[int, str] = {}
     for module, names in _FUNCTIONS.items():
         home = importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Pickle, which users expect of estimators."""
+"""Pickling of estimators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._names import find, jax_functions
 
 
 class _Packed:
-    """The pickled bytes of a value that plain pickle would refuse (a closure) or cut (64 bits to 32)."""
+    """The pickled bytes of a value that plain pickle rejects (a closure) or truncates (64 bits to 32)."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -22,35 +22,35 @@ class _Packed:
 _SAFE = (bool, int, float, str, type(None), np.ndarray, np.generic)
 
 
-def picklable(state: dict[str, Any]) -> dict[str, Any]:
+def pack_state(state: dict[str, Any]) -> dict[str, Any]:
     """The state of an estimator, with everything but plain values and NumPy arrays packed."""
-    return {k: v if isinstance(v, _SAFE) else _packed(v) for k, v in state.items()}
+    return {k: v if isinstance(v, _SAFE) else _pack(v) for k, v in state.items()}
 
 
 class _Pickler(pickle.Pickler):
-    """Names JAX's functions by where they are found: by their own account they live elsewhere."""
+    """Stores functions of JAX by their public names: their `__module__` is private."""
 
     def reducer_override(self, obj):
         name = jax_functions().get(id(obj))
-        return NotImplemented if name is None else (_named, (name,))
+        return NotImplemented if name is None else (_find, (name,))
 
 
-def _named(name: str) -> Any:
+def _find(name: str) -> Any:
     return find(name, {})
 
 
-def _packed(value: Any) -> _Packed:
+def _pack(value: Any) -> _Packed:
     buffer = io.BytesIO()
     try:
         _Pickler(buffer).dump(value)
         return _Packed(buffer.getvalue())
     except (pickle.PicklingError, AttributeError, TypeError):
-        import cloudpickle  # comes with joblib; for closures, such as those of an Optax optimizer
+        import cloudpickle  # installed with joblib; pickles closures, such as those of an Optax optimizer
 
         return _Packed(cloudpickle.dumps(value))
 
 
-def unpickled(state: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of `picklable`."""
+def unpack_state(state: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `pack_state`."""
     with jax.enable_x64(True):
         return {k: pickle.loads(v.data) if isinstance(v, _Packed) else v for k, v in state.items()}

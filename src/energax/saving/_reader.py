@@ -1,4 +1,4 @@
-"""The reader: the object that a JSON document describes."""
+"""`Reader`: builds an object from a JSON document and arrays."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ class Reader:
     def __init__(self, path: Any, arrays: dict[str, np.ndarray], classes: Any):
         self.path, self.arrays = path, arrays
         self.classes = {public_name(c): c for c in classes}
-        self.made: dict[tuple[str, str], Any] = {}
+        self.decoded: dict[tuple[str, str], Any] = {}
 
     def decode(self, node: Any) -> Any:
         if not isinstance(node, dict):
             return node
-        sort = node["$"]
-        if sort in ("tuple", "list", "set", "frozenset"):
-            kinds = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
-            return kinds[sort](self.decode(v) for v in node["items"])
-        if sort == "dict":
+        kind = node["$"]
+        if kind in ("tuple", "list", "set", "frozenset"):
+            types = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
+            return types[kind](self.decode(v) for v in node["items"])
+        if kind == "dict":
             return {self.decode(k): self.decode(v) for k, v in node["items"]}
-        if sort in ("jax", "numpy", "scalar"):
-            return self._array(node, sort)
-        if sort in ("strings", "objects"):
+        if kind in ("jax", "numpy", "scalar"):
+            return self._array(node, kind)
+        if kind in ("strings", "objects"):
             out = np.empty(len(node["items"]), dtype=node["dtype"])
             out[:] = [self.decode(v) for v in node["items"]]
             return out.reshape(node["shape"])
-        if sort == "complex":
+        if kind == "complex":
             return complex(*node["parts"])
-        if sort == "dtype":
+        if kind == "dtype":
             return np.dtype(node["name"]).type if node["type"] else np.dtype(node["name"])
-        if sort == "RandomState":
+        if kind == "RandomState":
             state = np.random.RandomState()
             state.set_state(self.decode(node["state"]))
             return state
-        if sort == "space":
+        if kind == "space":
             return self._class(node["class"])(*self.decode(node["items"]))
-        if sort == "name":
+        if kind == "name":
             return self._class(node["name"])
-        if sort == "object":
+        if kind == "object":
             return self._object(self._class(node["class"]), node["fields"])
-        raise BadFile(f"{self.path}: holds a part of the unknown sort {sort!r}. Update energax.")
+        raise BadFile(f"{self.path}: contains a part of unknown kind {kind!r}. Update energax.")
 
     def _class(self, name: str) -> Any:
         found = find(name, self.classes)
@@ -74,27 +74,27 @@ class Reader:
             unknown = sorted(set(values) - allowed)
             if unknown:
                 raise BadFile(f"{self.path}: {cls.__name__} has no field {unknown[0]!r} in this energax.")
-        # The fields are set as they were; no __init__ runs, which would compute them anew.
+        # The fields are set without __init__, which would compute them anew.
         made = object.__new__(cls)
         for name, value in values.items():
             object.__setattr__(made, name, value)
         return made
 
-    def _array(self, node: dict[str, Any], sort: str) -> Any:
-        if (sort, node["array"]) in self.made:
-            return self.made[sort, node["array"]]
+    def _array(self, node: dict[str, Any], kind: str) -> Any:
+        if (kind, node["array"]) in self.decoded:
+            return self.decoded[kind, node["array"]]
         array: Any = self.arrays[node["array"]]
         if "dtype" in node:
             dtype = jnp.dtype(node["dtype"])
             array = array.view(dtype) if array.ndim else array[None].view(dtype)[0]
-        if sort == "scalar":
+        if kind == "scalar":
             return array[()]
-        if sort == "jax":
-            with jax.enable_x64(True):  # else 64 bits would be cut to 32
+        if kind == "jax":
+            with jax.enable_x64(True):  # else 64-bit arrays would become 32-bit ones
                 array = jnp.asarray(array)
                 if "key" in node:
                     array = jax.random.wrap_key_data(array, impl=node["key"])
         else:
             array = np.array(array)
-        self.made[sort, node["array"]] = array
+        self.decoded[kind, node["array"]] = array
         return array

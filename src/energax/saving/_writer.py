@@ -1,4 +1,4 @@
-"""The writer: an object as JSON, with its arrays on the side."""
+"""`Writer`: turns an object into a JSON document and arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class Writer:
-    """Turns an object into JSON, with its arrays on the side; equal arrays are written once."""
+    """Turns an object into JSON, with its arrays separate; an array that occurs twice is written once."""
 
     def __init__(self):
         self.arrays: dict[str, np.ndarray] = {}
@@ -78,7 +78,7 @@ class Writer:
             where,
             f"{type(value).__name__}",
             "numbers, strings, arrays, containers, modules, spaces",
-            _unsaved(where),
+            _remedy(where),
         )
 
     def _fields(self, fields: dict[str, Any], where: str) -> dict[str, Any]:
@@ -90,9 +90,9 @@ class Writer:
             return {"$": "name", "name": public_name(value)}
         raise BadInput(
             where,
-            "a function made on the spot",
-            "a function with a name at the top of a module",
-            _unsaved(where),
+            "a lambda or a nested function",
+            "a function defined at the top level of a module",
+            _remedy(where),
         )
 
     def _array(self, value: Any, where: str) -> Any:
@@ -106,14 +106,14 @@ class Writer:
                     for v in value.ravel().tolist()
                 ],
             }
-        sort = (
+        kind = (
             "jax" if isinstance(value, jax.Array) else "scalar" if isinstance(value, np.generic) else "numpy"
         )
-        out = {"$": sort}
-        if sort == "jax" and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        out = {"$": kind}
+        if kind == "jax" and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             out["key"] = str(jax.random.key_impl(value))
             value = jax.random.key_data(value)
-        if sort == "scalar" and value.dtype.kind in "US":
+        if kind == "scalar" and value.dtype.kind in "US":
             return str(value)
         array = np.asarray(value)
         if array.dtype.kind not in "biuf" or array.dtype.isbuiltin != 1:  # such as bfloat16
@@ -124,7 +124,7 @@ class Writer:
         if not name:
             name = f"{len(self.arrays):05d} {where}"
             self.arrays[name] = array
-            self.seen[id(value)] = (value, name)  # held, so that its identity is not used again
+            self.seen[id(value)] = (value, name)  # the reference keeps its id from being reused
         return {**out, "array": name}
 
 
@@ -134,7 +134,7 @@ def _state(value: Any) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
 
 
-def _unsaved(where: str) -> str:
+def _remedy(where: str) -> str:
     if ".learner" in where:
-        return "A model predicts without its learner: estimator.set_params(learner=None).save(path)."
-    return "Give that field a value that is data, or a function named in its module."
+        return "Prediction does not need the learner: estimator.set_params(learner=None).save(path)."
+    return "Give the field a value that is data, or a function defined at the top level of a module."

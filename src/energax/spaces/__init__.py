@@ -1,10 +1,10 @@
-"""What values a variable, or a parameter, may take.
+"""Spaces: the values that a variable, or a parameter, may take.
 
-A space checks values at the door, lists them when it is finite, and carries the bijection
-to ℝⁿ through which descent and samplers move (NumPyro's `biject_to`).
+A space validates values, lists them if it is finite, and has the bijection to ℝⁿ through which descent and
+samplers change them (NumPyro's `biject_to`).
 """
 
-from .._util.fields import declared as declared
+from .._util.fields import field_metadata as field_metadata
 from .._util.fields import fixed as fixed
 from .._util.fields import is_concrete as is_concrete
 from .._util.fields import parameter as parameter

@@ -1,4 +1,4 @@
-"""Spaces of whole numbers: coins, choices, counts."""
+"""Discrete spaces: binary, categorical and count values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..missing import Masked
 from ._space import Space
 
 
-def _has_names(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str) or np.asarray(value).dtype.kind in "OUS"
 
 
 class Binary(Space):
-    """{0, 1}ⁿ, held as floats: `Binary(784)`."""
+    """{0, 1}ⁿ, stored as floats: `Binary(784)`."""
 
     values_per_coordinate = 2
 
@@ -31,9 +31,9 @@ class Binary(Space):
 
 
 class Categorical(Space):
-    """{0, …, k − 1}, held as integers: `Categorical(10)`; with a shape, several such values.
+    """{0, …, k − 1}, stored as integers: `Categorical(10)`; with a shape, an array of such values.
 
-    States may have names, `Categorical(2, labels=("no", "yes"))`, which are then values too.
+    States may have labels, `Categorical(2, labels=("no", "yes"))`; `check` takes labels as values.
     """
 
     dtype = int
@@ -62,11 +62,11 @@ class Categorical(Space):
     __hash__ = Space.__hash__
 
     def check(self, value, name="value", *, missing=True):
-        return super().check(self._numbered(value, name), name, missing=missing)
+        return super().check(self._encode_labels(value, name), name, missing=missing)
 
-    def _numbered(self, value: Any, name: str) -> Any:
-        """Names of states as their numbers; None is missing."""
-        if isinstance(value, Masked) or not _has_names(value):
+    def _encode_labels(self, value: Any, name: str) -> Any:
+        """Labels of states as their numbers; None is missing."""
+        if isinstance(value, Masked) or not _is_text(value):
             return value
         number = {label: i for i, label in enumerate(self.labels or map(str, range(self.k)))}
         array = np.array(value, object)
@@ -92,12 +92,12 @@ class Categorical(Space):
 
 
 class Count(Space):
-    """{0, 1, 2, …}, elementwise: finite in no use, so never enumerated."""
+    """{0, 1, 2, …}, elementwise; never enumerated."""
 
     dtype = int
 
     def _is_valid(self, array):
-        # Held as 32-bit integers, and what does not fit must not wrap around.
+        # Stored as 32-bit integers: a larger number would wrap around.
         return (array >= 0) & (array <= np.iinfo(np.int32).max) & (array == np.floor(array))
 
     def description(self):

@@ -11,6 +11,8 @@ from ._space import Space
 class Real(Space):
     """ℝ, or arrays of reals: `Real()`, `Real(3)`, `Real(28, 28)`."""
 
+    is_unconstrained = True
+
     @property
     def constraint(self):
         from numpyro.distributions import constraints
@@ -68,7 +70,7 @@ class Interval(Space):
 
 
 class Simplex(Space):
-    """Vectors of k probabilities that sum to one. `Simplex()` takes its size from the parameter."""
+    """Vectors of k probabilities that sum to one. Without k, vectors of any size: `parameter(Simplex())`."""
 
     event_ndim = 1
 

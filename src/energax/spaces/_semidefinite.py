@@ -32,7 +32,7 @@ class Semidefinite(Space):
 
 
 class _Square:
-    """L ↦ LLᵀ: a noise of zero is a point like any other, and stays where it is."""
+    """L ↦ LLᵀ. A zero matrix is mapped to itself, with a zero gradient: a noise of zero stays zero."""
 
     def __call__(self, u):
         return gram(jnp.tril(u))

@@ -13,9 +13,9 @@ from ._space import Space, as_array
 
 
 class Sequence(Space):
-    """Sequences of values of one space, of differing lengths, held padded with a mask.
+    """Sequences of values of one space, of different lengths, stored padded with a mask.
 
-    With a `length` one example has shape (length, *space.shape), and the sequence may be a
+    With a `length`, one example has shape (length, *space.shape), and the sequence may be a
     variable of an energy; without, `check` takes any number of steps.
 
     >>> from energax import Real
@@ -47,7 +47,7 @@ class Sequence(Space):
 
     @property
     def _filler(self):
-        # What is past the end of a sequence must be legal too, whole matrices among it.
+        # The padding past the end of a sequence must be valid too, so a matrix is filled as a whole.
         if isinstance(self.space, PositiveDefinite):
             return np.eye(*self.space.shape)
         return self.space._filler
@@ -63,19 +63,23 @@ class Sequence(Space):
             return super().check(value, name, missing=missing)
         shape, steps_first = as_array(value, name)[0].shape, 1 + len(self.space.shape)
         if len(shape) < steps_first:
-            expected = f"(steps, *{self.space.shape}), or rows of such sequences (the space is {self!r})"
+            expected = f"{self._step_shape('steps')}, or rows of such sequences (the space is {self!r})"
             raise BadInput(name, f"shape {shape}", expected)
         return Sequence(self.space, shape[-steps_first]).check(value, name, missing=missing)
 
+    def _step_shape(self, steps: str) -> str:
+        """The shape of one sequence, for error messages: "(steps, 2)"."""
+        return f"({steps}, {', '.join(map(str, self.space.shape))}".rstrip(" ") + ")"
+
     def pad(self, sequences: list[Any]) -> Masked:
-        """Ragged sequences as one padded array; what is past an end is not observed."""
+        """Sequences of different lengths as one padded array; steps past the end are not observed."""
         rows = [np.asarray(s) for s in sequences]
         if not rows or any(r.shape[1:] != self.space.shape or not len(r) for r in rows):
             shapes = [r.shape for r in rows][:5]
             raise BadInput(
                 "sequences",
                 f"shapes {shapes}",
-                f"at least one sequence, each of shape (length >= 1, *{self.space.shape})",
+                f"at least one sequence, each of shape {self._step_shape('length >= 1')}",
             )
         length = self.length or max(len(r) for r in rows)
         if max(len(r) for r in rows) > length:

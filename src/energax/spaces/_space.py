@@ -1,4 +1,4 @@
-"""What a space is: a check at the door, a list of values, a bijection."""
+"""`Space`, the base class: validation, the list of values, the bijection."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from .._util import sizes
 from ..errors import BadInput
 from ..missing import Masked, any_nan
-
-_PIECE = 2**20  # values whose legality is looked at together
 
 
 class Space:
     """The values of one variable; `shape` is the shape of one example.
 
-    Spaces are compared by what they say, so that they may be static parts of compiled code:
+    Spaces compare equal if their arguments are equal, so that they may be static parts of compiled code:
 
     >>> from energax import Binary, Categorical, Real
     >>> Real(3) == Real(3), Binary(784), Categorical(10).n_values
@@ -25,8 +24,9 @@ class Space:
 
     shape: tuple[int, ...]
     dtype: ClassVar[type] = float
-    values_per_coordinate: Any = None  # a whole number, or None: not finite
-    event_ndim: ClassVar[int] = 0  # trailing axes that are constrained together
+    values_per_coordinate: Any = None  # an integer; None if the space is not finite
+    event_ndim: ClassVar[int] = 0  # the number of trailing axes that are constrained together
+    is_unconstrained: ClassVar[bool] = False  # whether the space is ℝ itself, and the bijection the identity
 
     def __init__(self, *shape: int):
         if any(not isinstance(s, (int, np.integer)) or s < 0 for s in shape):
@@ -47,11 +47,12 @@ class Space:
 
     @property
     def size(self) -> int:
+        """The number of coordinates of one example."""
         return int(np.prod(self.shape, dtype=int))
 
     @property
     def ndim(self) -> int:
-        """How many axes one example has."""
+        """The number of axes of one example."""
         return len(self.shape)
 
     @property
@@ -60,18 +61,18 @@ class Space:
 
     @property
     def is_real(self) -> bool:
-        """Whether a gradient in the value makes sense."""
+        """Whether the energy has a gradient in the value."""
         return not self.is_finite and np.issubdtype(np.dtype(self.dtype), np.floating)
 
     @property
     def n_values(self) -> Any:
-        """How many values an example may take, as an exact integer; None if not finite."""
+        """The number of values of one example, an exact integer; None if not finite."""
         return None if self.values_per_coordinate is None else self.values_per_coordinate**self.size
 
     def at(self, index: Any) -> Any:
-        """The value with this number in the list of all values: coordinate 0 moves slowest."""
+        """The value with this number in the list of all values; coordinate 0 varies slowest."""
         if self.values_per_coordinate is None:
-            raise BadInput("space", repr(self), "a finite space", "Only those list their values.")
+            raise BadInput("space", repr(self), "a finite space", "Only finite spaces list their values.")
         powers = [self.values_per_coordinate ** (self.size - 1 - i) for i in range(self.size)]
         if not self.size:
             return jnp.zeros((*jnp.shape(index), *self.shape), self.jax_dtype)
@@ -80,17 +81,19 @@ class Space:
         return digits.astype(self.jax_dtype).reshape(*jnp.shape(index), *self.shape)
 
     def values(self) -> Any:
-        """All values, one a row."""
+        """All values, one per row."""
         n = self.n_values
         return self.at(jnp.arange(n))
 
     @property
     def jax_dtype(self):
+        """The dtype of values in JAX, by its precision settings."""
         return jnp.zeros((), self.dtype).dtype
 
     @property
     def constraint(self):
-        raise BadInput("space", repr(self), "a real-valued space", "Only those have a bijection.")
+        """The constraint of NumPyro that describes the space."""
+        raise BadInput("space", repr(self), "a real-valued space", "Only these have a bijection.")
 
     @property
     def bijection(self):
@@ -100,11 +103,12 @@ class Space:
         return biject_to(self.constraint)
 
     def _is_valid(self, array: np.ndarray) -> np.ndarray:
-        """Elementwise (or rowwise, for a simplex): is this a value of the space?"""
+        """Whether the values are in the space, elementwise; for a simplex the same for all of a row."""
         return np.isfinite(array)
 
     @property
     def _filler(self) -> float:
+        """A valid value, put where a value is missing."""
         return 0.0
 
     def description(self) -> str:
@@ -112,7 +116,7 @@ class Space:
         return "finite real numbers"
 
     def check(self, value: Any, name: str = "value", *, missing: bool = True) -> Any:
-        """`value` as rows of this space (NumPy, or `Masked`), or a `BadInput` that says why not.
+        """Return `value` as a NumPy array, or `Masked`, of this space; raise `BadInput` if it is invalid.
 
         One example, or any number of leading axes, is accepted.
         """
@@ -126,33 +130,33 @@ class Space:
                 f"shape {value.shape}",
                 f"rows of shape {self.shape} (the space is {self!r})",
             )
-        if observed is None and not any_nan(value) and self._all_legal(value):
+        if observed is None and not any_nan(value) and self._all_valid(value):
             return self._cast(value)
-        unknown = np.isnan(value) if value.dtype.kind == "f" else np.zeros(value.shape, bool)
+        hidden = np.isnan(value) if value.dtype.kind == "f" else np.zeros(value.shape, bool)
         if observed is not None:
-            unknown = unknown | ~observed
-        any_unknown = bool(unknown.any())
-        if any_unknown and not missing:
+            hidden = hidden | ~observed
+        any_hidden = bool(hidden.any())
+        if any_hidden and not missing:
             raise BadInput(
                 name,
-                f"{int(unknown.sum())} missing values (NaN)",
+                f"{int(hidden.sum())} missing values (NaN)",
                 "complete rows",
                 "Impute them first, or use a model that marginalises missing values.",
             )
-        filled = np.where(unknown, np.asarray(self._filler, value.dtype), value) if any_unknown else value
-        legal = self._is_valid(filled)
-        if not legal.all():
-            where = tuple(int(i) for i in np.argwhere(~legal)[0])
+        filled = np.where(hidden, np.asarray(self._filler, value.dtype), value) if any_hidden else value
+        valid = self._is_valid(filled)
+        if not valid.all():
+            where = tuple(int(i) for i in np.argwhere(~valid)[0])
             found = repr(filled[where].tolist())
             raise BadInput(name, f"{found} at position {where}" if where else found, self.description())
         filled = self._cast(filled)
-        return Masked(filled, ~unknown) if any_unknown else filled
+        return Masked(filled, ~hidden) if any_hidden else filled
 
-    def _all_legal(self, array: np.ndarray) -> bool:
-        """By pieces of rows, so that a large table is checked without another of its size."""
+    def _all_valid(self, array: np.ndarray) -> bool:
+        """Whether all values are in the space; checked by chunks of rows, to save memory."""
         if array.ndim == len(self.shape):
             return bool(self._is_valid(array).all())
-        size = max(1, _PIECE // max(1, array[:1].size))
+        size = max(1, sizes.HOST_NUMBERS // max(1, array[:1].size))
         return all(self._is_valid(array[i : i + size]).all() for i in range(0, len(array), size))
 
     def _cast(self, array: np.ndarray) -> np.ndarray:
@@ -160,10 +164,11 @@ class Space:
             return array.astype(np.int32)
         if array.dtype.kind != "f":
             return array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
-        return array.astype(np.float32) if array.dtype.itemsize < 4 else array  # nothing is computed in half
+        return array.astype(np.float32) if array.dtype.itemsize < 4 else array  # no half precision
 
 
 def as_array(value: Any, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """(the values, the mask of observed ones or None); NaN is not looked for."""
     if isinstance(value, Masked):
         return np.asarray(value.value), np.asarray(value.observed)
     if isinstance(value, np.ma.MaskedArray):

@@ -1,4 +1,4 @@
-"""Every recursion against the sum, or the best, over all paths."""
+"""Every recursion against the sum, or the maximum, over all paths."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energax.algorithms.chains import hmm as _recursions
-from energax.algorithms.chains import observations as _seen
+from energax.algorithms.chains import hmm, hmm_paths
+from energax.algorithms.chains.observations import CodedLikelihoods, mask_after_end
 from energax.errors import BadInput
 
 
 class r:
     """The recursions, compiled."""
 
-    filtered = staticmethod(jax.jit(_recursions.filtered, static_argnames="kind"))
-    smoothed = staticmethod(jax.jit(_recursions.smoothed, static_argnames="kind"))
-    viterbi = staticmethod(jax.jit(_recursions.viterbi, static_argnames="kind"))
-    k_best = staticmethod(jax.jit(_recursions.k_best, static_argnums=3))
-    pairwise = staticmethod(jax.jit(_recursions.pairwise))
-    sampled = staticmethod(_recursions.sampled)
-    log_evidence = staticmethod(jax.jit(_recursions.log_evidence))
+    hmm_filter = staticmethod(jax.jit(hmm.hmm_filter, static_argnames="kind"))
+    hmm_smoother = staticmethod(jax.jit(hmm.hmm_smoother, static_argnames="kind"))
+    viterbi = staticmethod(jax.jit(hmm_paths.viterbi, static_argnames="kind"))
+    k_best = staticmethod(jax.jit(hmm_paths.k_best, static_argnums=3))
+    pair_posteriors = staticmethod(jax.jit(hmm.pair_posteriors))
+    sample_path = staticmethod(hmm_paths.sample_path)
+    log_evidence = staticmethod(jax.jit(hmm.log_evidence))
 
 
 KINDS = ("scaled", "log", "associative")
@@ -78,15 +78,15 @@ def test_one_sequence_equals_all_paths(kind, T, k, zeros):
         pi, A, b = random_chain(rng, T, k, zeros)
         evidence, filtered, states, pairs, path, best = oracle(pi, A, b)
         args = logs(pi, A, b)
-        found = r.filtered(*args, kind=kind)
+        found = r.hmm_filter(*args, kind=kind)
         np.testing.assert_allclose(found[0], evidence, rtol=1e-12)
         np.testing.assert_allclose(found[1], filtered, atol=1e-12)
-        whole = r.smoothed(*args, kind=kind)
+        whole = r.hmm_smoother(*args, kind=kind)
         np.testing.assert_allclose(whole.log_likelihood, evidence, rtol=1e-12)
         np.testing.assert_allclose(whole.states, states, atol=1e-12)
         np.testing.assert_allclose(whole.first, states[0], atol=1e-12)
         np.testing.assert_allclose(whole.pairs, pairs.sum(0), atol=1e-12)
-        np.testing.assert_allclose(r.pairwise(*args), pairs, atol=1e-12)
+        np.testing.assert_allclose(r.pair_posteriors(*args), pairs, atol=1e-12)
         z, value = r.viterbi(*args, kind=kind)
         assert z.tolist() == path.tolist()
         np.testing.assert_allclose(np.exp(value), best, rtol=1e-12)
@@ -102,9 +102,9 @@ def test_ragged_rows_are_each_as_if_alone(kind):
         for i, n in enumerate(lengths):
             b[i, n:] = 1
         args = logs(pi, A, b)
-        whole = r.smoothed(*args, lengths=lengths, kind=kind)
+        whole = r.hmm_smoother(*args, lengths=lengths, kind=kind)
         paths, values = r.viterbi(*args, lengths=lengths, kind=kind)
-        evidence, _ = r.filtered(*args, kind=kind)
+        evidence, _ = r.hmm_filter(*args, kind=kind)
         for i, n in enumerate(lengths):
             alone = oracle(pi, A, b[i, :n])
             np.testing.assert_allclose(whole.log_likelihood[i], alone[0], rtol=1e-12)
@@ -120,7 +120,7 @@ def test_ragged_rows_are_each_as_if_alone(kind):
     ("kind", "dtype"), [("scaled", np.float32), ("scaled", np.float64), ("associative", np.float64)]
 )
 def test_where_probabilities_underflow_logarithms_take_over(kind, dtype):
-    """Left to right, and the first state e^20 times as improbable for long, then the only one possible."""
+    """A left-to-right chain whose first state is e^20 times less likely until the last step requires it."""
     T, gap, rtol = 60, 20.0, 1e-5 if dtype == np.float32 else 1e-10
     pi, A = np.array([1.0, 0.0]), np.array([[0.5, 0.5], [0.0, 1.0]])
     log_b = np.zeros((T, 2))
@@ -130,10 +130,10 @@ def test_where_probabilities_underflow_logarithms_take_over(kind, dtype):
     exact = (T - 1) * (np.log(0.5) - gap)
     with jax.enable_x64(dtype == np.float64):
         args = tuple(jnp.asarray(a, dtype) for a in (*logs(pi, A), log_b))
-        whole = r.smoothed(*args, kind=kind)
+        whole = r.hmm_smoother(*args, kind=kind)
         np.testing.assert_allclose(whole.log_likelihood, exact, rtol=rtol)
         np.testing.assert_allclose(whole.states[:, 0], 1, atol=1e-6)
-        np.testing.assert_allclose(r.filtered(*args, kind=kind)[0], exact, rtol=rtol)
+        np.testing.assert_allclose(r.hmm_filter(*args, kind=kind)[0], exact, rtol=rtol)
         np.testing.assert_allclose(whole.pairs, [[T - 1, 0], [0, 0]], rtol=1e-6, atol=1e-6)
 
 
@@ -141,12 +141,12 @@ def test_the_scaled_recursion_keeps_its_digits_over_a_long_chain():
     rng, k, T = np.random.default_rng(1), 4, 3000
     with jax.enable_x64(True):
         args = logs(rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k), rng.random((T, k)))
-        by_logs, scaled = r.smoothed(*args, kind="log"), r.smoothed(*args, kind="scaled")
+        by_logs, scaled = r.hmm_smoother(*args, kind="log"), r.hmm_smoother(*args, kind="scaled")
         for a, b in zip(by_logs, scaled, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
         for dtype in (jnp.float32, jnp.float64):
             assert r.viterbi(*(a.astype(dtype) for a in args))[0].shape == (T,)
-        single = r.filtered(*(a.astype(jnp.float32) for a in args))[0]
+        single = r.hmm_filter(*(a.astype(jnp.float32) for a in args))[0]
         np.testing.assert_allclose(single, by_logs.log_likelihood, rtol=1e-4)
 
 
@@ -154,7 +154,7 @@ def test_many_states_take_the_matrix_products():
     rng, k, T = np.random.default_rng(2), 40, 7
     with jax.enable_x64(True):
         args = logs(rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k), rng.random((3, T, k)))
-        for a, b in zip(r.smoothed(*args, kind="log"), r.smoothed(*args, kind="scaled"), strict=True):
+        for a, b in zip(r.hmm_smoother(*args, kind="log"), r.hmm_smoother(*args, kind="scaled"), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
         one = tuple(a[0] if a.ndim == 3 else a for a in args)
         paths, values = r.viterbi(*args)
@@ -186,9 +186,9 @@ def test_drawn_paths_have_the_frequencies_of_all_paths():
     pi, A, b = random_chain(rng, 3, 3)
     _, p = all_paths(pi, A, b)
     args = tuple(a.astype(jnp.float32) for a in logs(pi, A, b))
-    filtered = r.filtered(*args)[1]
+    filtered = r.hmm_filter(*args)[1]
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn = np.asarray(jax.vmap(lambda key: r.sampled(key, filtered, args[1]))(keys))
+    drawn = np.asarray(jax.vmap(lambda key: r.sample_path(key, filtered, args[1]))(keys))
     counts = np.bincount(drawn @ [9, 3, 1], minlength=27)
     expected = 4000 * p / p.sum()
     assert stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), 26) > 1e-4
@@ -199,7 +199,7 @@ def test_gradients_are_expected_counts_also_where_something_is_impossible():
     with jax.enable_x64(True):
         pi, A, b = random_chain(rng, 4, 3, zeros=True)
         args = logs(pi, A, b)
-        whole = r.smoothed(*args)
+        whole = r.hmm_smoother(*args)
         slopes = jax.grad(r.log_evidence, (0, 1, 2))(*args)
         for slope, count in zip(slopes, (whole.first, whole.pairs, whole.states), strict=True):
             np.testing.assert_allclose(slope, count, atol=1e-12)
@@ -219,32 +219,32 @@ def test_an_impossible_sequence_has_probability_zero():
     b = np.array([[1.0, 1.0], [0.0, 1.0]])
     args = tuple(a.astype(jnp.float32) for a in logs(pi, A, b))
     for kind in KINDS:
-        assert r.filtered(*args, kind=kind)[0] == -np.inf
-        assert r.smoothed(*args, kind=kind).log_likelihood == -np.inf
+        assert r.hmm_filter(*args, kind=kind)[0] == -np.inf
+        assert r.hmm_smoother(*args, kind=kind).log_likelihood == -np.inf
 
 
 def test_an_unknown_kind_is_refused():
     with pytest.raises(BadInput, match="scaled"):
-        r.filtered(jnp.zeros(1), jnp.zeros((1, 1)), jnp.zeros((2, 1)), kind="fast")
+        r.hmm_filter(jnp.zeros(1), jnp.zeros((1, 1)), jnp.zeros((2, 1)), kind="fast")
 
 
 @pytest.mark.parametrize("n", [None, 1, 3])
 def test_coded_steps_are_what_they_spell_out(n):
-    """Symbols, one of which has likelihood one in every state: nothing was seen."""
+    """Symbols, one of which has likelihood one in every state, like a missing one."""
     rng, k, T, m = np.random.default_rng(6), 3, 9, 5
     with jax.enable_x64(True):
         log_pi, log_A = logs(rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k))
         table = jnp.log(jnp.asarray(np.vstack([rng.dirichlet(np.ones(m), k).T, np.ones(k)])))
         codes = jnp.asarray(rng.integers(0, m + 1, (T,) if n is None else (n, T)), jnp.int32)
-        coded = _recursions.Coded(table, codes)
-        for question in (r.filtered, r.smoothed):
+        coded = CodedLikelihoods(table, codes)
+        for recursion in (r.hmm_filter, r.hmm_smoother):
             for a, b in zip(
-                question(log_pi, log_A, coded), question(log_pi, log_A, table[codes]), strict=True
+                recursion(log_pi, log_A, coded), recursion(log_pi, log_A, table[codes]), strict=True
             ):
                 assert a.shape == b.shape
                 np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
         total = lambda pi, A, table, spelled: r.log_evidence(
-            pi, A, table[codes] if spelled else _recursions.Coded(table, codes)
+            pi, A, table[codes] if spelled else CodedLikelihoods(table, codes)
         ).sum()
         slope = jax.grad(total, (0, 1, 2))
         for a, b in zip(slope(log_pi, log_A, table, False), slope(log_pi, log_A, table, True), strict=True):
@@ -260,8 +260,8 @@ def test_weighted_sequences_count_so_much(kind):
         for i, n in enumerate(lengths):
             b[i, n:] = 1
         args = logs(*random_chain(rng, T, k)[:2], b)
-        alone = r.smoothed(*args, lengths=lengths, kind=kind)
-        found = r.smoothed(*args, lengths=lengths, weight=weight, kind=kind)
+        alone = r.hmm_smoother(*args, lengths=lengths, kind=kind)
+        found = r.hmm_smoother(*args, lengths=lengths, weight=weight, kind=kind)
         np.testing.assert_allclose(found.pairs[0], np.einsum("n,nij->ij", weight, alone.pairs), atol=1e-12)
         np.testing.assert_allclose(found.states, weight[:, None, None] * alone.states, atol=1e-12)
         np.testing.assert_allclose(found.first, weight[:, None] * alone.first, atol=1e-12)
@@ -271,7 +271,7 @@ def test_weighted_sequences_count_so_much(kind):
 @pytest.mark.parametrize("move", [1e-6, 1e-12, 1e-20])
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_states_that_hardly_move_and_observations_that_insist(move, lanes):
-    """In single precision, where what is left of a message may be as small as two such moves in a row."""
+    """In single precision, where a message may be as small as the product of two such transitions."""
     T, rng = 40, np.random.default_rng(8)
     A = np.array([[1 - move, move], [move, 1 - move]])
     log_b = np.where(rng.integers(0, 2, (T, 1)) == np.arange(2), 0.0, -60.0)
@@ -279,9 +279,9 @@ def test_states_that_hardly_move_and_observations_that_insist(move, lanes):
     args = tuple(jnp.asarray(a, jnp.float32) for a in (*logs(np.array([0.5, 0.5]), A), log_b))
     many = args if lanes == 1 else (*args[:2], jnp.stack([args[2]] * lanes))
     np.testing.assert_allclose(r.log_evidence(*many), exact, rtol=2e-5)
-    np.testing.assert_allclose(r.smoothed(*many).log_likelihood, exact, rtol=2e-5)
-    by_logs = r.smoothed(*args, kind="log")
-    states = r.smoothed(*many).states.reshape(lanes, T, 2)
+    np.testing.assert_allclose(r.hmm_smoother(*many).log_likelihood, exact, rtol=2e-5)
+    by_logs = r.hmm_smoother(*args, kind="log")
+    states = r.hmm_smoother(*many).states.reshape(lanes, T, 2)
     np.testing.assert_allclose(states[-1], by_logs.states, atol=2e-3)
 
 
@@ -295,7 +295,7 @@ def oracle_by_logs(pi, A, log_b):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_lost_at_the_first_step_is_missed(kind):
-    """Two states that never meet: the one that begins e^200 times as improbable wins in the end."""
+    """Two states without transitions: the one that starts e^200 times less likely wins in the end."""
     T = 12
     log_b = np.tile([-30.0, 0.0], (T, 1))
     log_b[0] = [0, -200]
@@ -304,7 +304,7 @@ def test_what_is_lost_at_the_first_step_is_missed(kind):
     exact = np.log(0.5) - 200
     np.testing.assert_allclose(r.log_evidence(*args), exact, rtol=1e-6)
     for reading in (args, (*args[:2], args[2][::-1])):
-        found = r.smoothed(*reading, kind=kind)
+        found = r.hmm_smoother(*reading, kind=kind)
         np.testing.assert_allclose(found.log_likelihood, exact, rtol=1e-6)
         np.testing.assert_allclose(found.states[:, 1], 1, atol=1e-6)
 
@@ -313,6 +313,6 @@ def test_past_an_end_codes_say_nothing():
     rng, k, T, m = np.random.default_rng(9), 3, 6, 4
     table = jnp.log(jnp.asarray(rng.dirichlet(np.ones(m), k).T, jnp.float32))
     codes, ends = jnp.asarray(rng.integers(0, m, (3, T)), jnp.int32), jnp.array([6, 1, 3])
-    coded = _seen.mask_after_end(ends, _seen.Coded(table, codes))
-    np.testing.assert_array_equal(coded.table[coded.codes], _seen.mask_after_end(ends, table[codes]))
+    coded = mask_after_end(ends, CodedLikelihoods(table, codes))
+    np.testing.assert_array_equal(coded.table[coded.codes], mask_after_end(ends, table[codes]))
     assert not np.asarray(coded.table[coded.codes])[1, 1:].any()

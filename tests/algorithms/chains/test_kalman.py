@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energax.algorithms.chains import kalman as kalman
+from energax._util.linalg import gram, semidefinite_factor
+from energax.algorithms.chains import kalman
 
 STEPS = 6
 
@@ -34,7 +35,7 @@ def random_system(seed, k=3, d=2, zero_noise=False):
 
 def as_system(parameters, dtype=jnp.float64):
     m, P, A, b, Q, C, d, R = (jnp.asarray(p, dtype) for p in parameters)
-    factor = kalman.semidefinite_factor
+    factor = semidefinite_factor
     return kalman.System(m, factor(P), A, b, factor(Q), C, d, R)
 
 
@@ -56,12 +57,12 @@ def joint(parameters, steps):
     return np.concatenate([mean.ravel(), (mean @ C.T + d).ravel()]), both
 
 
-def conditioned(parameters, x, seen):
-    """(mean, covariance) of everything given what is seen of x, and log p of that."""
+def conditioned(parameters, x, observed):
+    """(mean, covariance) of all variables given the observed values of x, and their log p."""
     steps = len(x)
     mean, cov = joint(parameters, steps)
-    at = steps * len(parameters[0]) + np.flatnonzero(seen)
-    gap, block = x[seen] - mean[at], cov[np.ix_(at, at)]
+    at = steps * len(parameters[0]) + np.flatnonzero(observed)
+    gap, block = x[observed] - mean[at], cov[np.ix_(at, at)]
     gain = np.linalg.solve(block, cov[at]).T
     log_p = (
         -0.5 * (gap @ np.linalg.solve(block, gap) + np.linalg.slogdet(2 * np.pi * block)[1])
@@ -72,8 +73,8 @@ def conditioned(parameters, x, seen):
 
 
 def read(smoothed):
-    """In NumPy, so that it may be looked at outside the precision that it was computed in."""
-    return kalman.Smoothed(*map(np.asarray, smoothed))
+    """As NumPy arrays, which can be read outside of `enable_x64`."""
+    return kalman.SmoothedStates(*map(np.asarray, smoothed))
 
 
 PATTERNS = {
@@ -96,23 +97,23 @@ def case(seed, pattern, zero_noise=False):
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_filter_and_smoother_are_the_joint_normal_conditioned(seed, pattern, zero_noise):
-    parameters, x, seen = case(seed, pattern, zero_noise)
+    parameters, x, observed = case(seed, pattern, zero_noise)
     k = len(parameters[0])
     with jax.enable_x64(True):
         system = as_system(parameters)
-        given = None if pattern == "complete" else jnp.asarray(seen)
-        filtered = jax.jit(kalman.kalman_filter)(system, jnp.asarray(np.where(seen, x, 99.0)), given)
-        smoothed = jax.jit(kalman.smoother)(system, filtered)
+        given = None if pattern == "complete" else jnp.asarray(observed)
+        filtered = jax.jit(kalman.kalman_filter)(system, jnp.asarray(np.where(observed, x, 99.0)), given)
+        smoothed = jax.jit(kalman.kalman_smoother)(system, filtered)
         before = 0.0
         for t in range(STEPS):
-            so_far = seen & (np.arange(STEPS) <= t)[:, None]
+            so_far = observed & (np.arange(STEPS) <= t)[:, None]
             mean, cov, log_p = conditioned(parameters, x, so_far)
             here = slice(t * k, (t + 1) * k)
             np.testing.assert_allclose(filtered.mean[t], mean[here], atol=1e-9)
-            np.testing.assert_allclose(kalman.squared(filtered.factor[t]), cov[here, here], atol=1e-9)
+            np.testing.assert_allclose(gram(filtered.factor[t]), cov[here, here], atol=1e-9)
             np.testing.assert_allclose(filtered.log_likelihood[t], log_p - before, atol=1e-9)
             before = log_p
-        mean, cov, log_p = conditioned(parameters, x, seen)
+        mean, cov, log_p = conditioned(parameters, x, observed)
         np.testing.assert_allclose(filtered.log_likelihood.sum(), log_p, atol=1e-9)
         np.testing.assert_allclose(smoothed.mean.ravel(), mean[: STEPS * k], atol=1e-9)
         blocks = cov[: STEPS * k, : STEPS * k].reshape(STEPS, k, STEPS, k)
@@ -123,41 +124,41 @@ def test_filter_and_smoother_are_the_joint_normal_conditioned(seed, pattern, zer
 
 
 def test_one_step_is_enough():
-    parameters, x, seen = random_system(3), np.ones((1, 2)), np.ones((1, 2), bool)
+    parameters, x, observed = random_system(3), np.ones((1, 2)), np.ones((1, 2), bool)
     with jax.enable_x64(True):
         system = as_system(parameters)
         filtered = kalman.kalman_filter(system, jnp.asarray(x))
-        smoothed = read(kalman.smoother(system, filtered))
-    mean, cov, _ = conditioned(parameters, x, seen)
+        smoothed = read(kalman.kalman_smoother(system, filtered))
+    mean, cov, _ = conditioned(parameters, x, observed)
     np.testing.assert_allclose(smoothed.mean[0], mean[:3], atol=1e-9)
     np.testing.assert_allclose(smoothed.covariance[0], cov[:3, :3], atol=1e-9)
     assert smoothed.lag_one.shape == (0, 3, 3)
 
 
 def test_the_forecast_is_the_joint_normal_conditioned():
-    parameters, x, seen = case(0, "coordinates")
-    more = np.concatenate([x, np.zeros((3, 2))]), np.concatenate([seen, np.zeros((3, 2), bool)])
+    parameters, x, observed = case(0, "coordinates")
+    more = np.concatenate([x, np.zeros((3, 2))]), np.concatenate([observed, np.zeros((3, 2), bool)])
     mean, cov, _ = conditioned(parameters, *more)
     with jax.enable_x64(True):
         system = as_system(parameters)
-        filtered = kalman.kalman_filter(system, jnp.asarray(x), jnp.asarray(seen))
+        filtered = kalman.kalman_filter(system, jnp.asarray(x), jnp.asarray(observed))
         ahead = kalman.forecast(system, filtered.predicted_mean[-1], filtered.predicted_factor[-1], 3)
     n, k = STEPS + 3, 3
     np.testing.assert_allclose(ahead.state_mean.ravel(), mean[STEPS * k : n * k], atol=1e-9)
     np.testing.assert_allclose(ahead.mean.ravel(), mean[n * k + STEPS * 2 :], atol=1e-9)
     for i in range(3):
         z = slice((STEPS + i) * k, (STEPS + i + 1) * k)
-        seen_at = slice(n * k + (STEPS + i) * 2, n * k + (STEPS + i + 1) * 2)
+        observed_at = slice(n * k + (STEPS + i) * 2, n * k + (STEPS + i + 1) * 2)
         np.testing.assert_allclose(ahead.state_covariance[i], cov[z, z], atol=1e-9)
-        np.testing.assert_allclose(ahead.covariance[i], cov[seen_at, seen_at], atol=1e-9)
+        np.testing.assert_allclose(ahead.covariance[i], cov[observed_at, observed_at], atol=1e-9)
 
 
 def test_noise_of_which_some_is_seen():
-    parameters, _, seen = case(0, "coordinates")
+    parameters, _, observed = case(0, "coordinates")
     R = parameters[-1]
     with jax.enable_x64(True):
-        gain, left = kalman.completion(jnp.asarray(R), jnp.asarray(seen))
-    for t, row in enumerate(seen):
+        gain, left = kalman.completion(jnp.asarray(R), jnp.asarray(observed))
+    for t, row in enumerate(observed):
         o = np.flatnonzero(row)
         want = R[:, o] @ np.linalg.inv(R[np.ix_(o, o)])
         np.testing.assert_allclose(gain[t][:, o], want, atol=1e-9)
@@ -167,13 +168,13 @@ def test_noise_of_which_some_is_seen():
 
 def test_drawn_paths_have_the_moments_of_the_posterior():
     """20 000 paths: a mean further than 5 standard errors off is expected once in 10⁵ such tests."""
-    parameters, x, seen = case(1, "coordinates")
-    mean, cov, _ = conditioned(parameters, x, seen)
+    parameters, x, observed = case(1, "coordinates")
+    mean, cov, _ = conditioned(parameters, x, observed)
     mean, cov, n = mean[: STEPS * 3], cov[: STEPS * 3, : STEPS * 3], 20_000
     with jax.enable_x64(True):
         system = as_system(parameters)
-        filtered = kalman.kalman_filter(system, jnp.asarray(x), jnp.asarray(seen))
-        draw = jax.jit(jax.vmap(lambda key: kalman.posterior_path(system, filtered, key)))
+        filtered = kalman.kalman_filter(system, jnp.asarray(x), jnp.asarray(observed))
+        draw = jax.jit(jax.vmap(lambda key: kalman.sample_path(system, filtered, key)))
         z = np.asarray(draw(jax.random.split(jax.random.key(0), n))).reshape(n, -1)
     assert np.abs((z.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 5
     error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
@@ -196,7 +197,7 @@ def test_simulated_sequences_have_the_moments_of_the_model():
 
 
 def trend(initial, noise):
-    """A local trend: level and slope, the level seen."""
+    """A local trend: level and slope, the level observed."""
     A = np.array([[1.0, 1.0], [0.0, 1.0]])
     return (
         np.zeros(2),
@@ -212,13 +213,13 @@ def trend(initial, noise):
 
 @pytest.mark.parametrize("noise", [np.diag([0.1, 0.01]), np.diag([0.0, 0.01]), np.zeros((2, 2))], ids=str)
 def test_float32_with_a_diffuse_start_keeps_its_digits(noise):
-    """A variance of 10⁷ before two observations: covariances as such would have lost all 7 digits."""
+    """With a variance of 10⁷, recursions on covariances would lose all 7 digits."""
     x = np.cumsum(np.random.default_rng(0).normal(size=(300, 1)), 0)
 
     def run(dtype):
         system = as_system(trend(1e7, noise), dtype)
         filtered = jax.jit(kalman.kalman_filter)(system, jnp.asarray(x, dtype))
-        smoothed = jax.jit(kalman.smoother)(system, filtered)
+        smoothed = jax.jit(kalman.kalman_smoother)(system, filtered)
         return [np.asarray(a) for a in (smoothed.mean, smoothed.covariance, filtered.log_likelihood.sum())]
 
     rough = run(jnp.float32)
@@ -237,7 +238,7 @@ def test_a_diffuse_start_and_no_noise_is_least_squares():
     x = 3 + 0.5 * t + np.random.default_rng(1).normal(size=20)
     with jax.enable_x64(True):
         system = as_system(trend(1e14, np.zeros((2, 2))))
-        smoothed = read(kalman.smoother(system, kalman.kalman_filter(system, jnp.asarray(x[:, None]))))
+        smoothed = read(kalman.kalman_smoother(system, kalman.kalman_filter(system, jnp.asarray(x[:, None]))))
     slope, level = np.polyfit(t, x, 1)
     np.testing.assert_allclose(smoothed.mean[:, 0], level + slope * t, atol=1e-6)
     np.testing.assert_allclose(smoothed.mean[:, 1], slope, atol=1e-6)
@@ -246,13 +247,13 @@ def test_a_diffuse_start_and_no_noise_is_least_squares():
 
 
 def test_a_state_that_is_known_for_certain_stays_so():
-    """P = 0 and Q = 0: nothing to learn, and no division by it."""
+    """P = 0 and Q = 0: the observations change nothing, and nothing is divided by zero."""
     m, _, A, b, _, C, d, R = random_system(4)
     zero = np.zeros((3, 3))
     with jax.enable_x64(True):
         system = as_system((m, zero, A, b, zero, C, d, R))
         filtered = kalman.kalman_filter(system, jnp.ones((5, 2)))
-        smoothed = read(kalman.smoother(system, filtered))
+        smoothed = read(kalman.kalman_smoother(system, filtered))
     z = [m]
     for _ in range(4):
         z.append(A @ z[-1] + b)
@@ -261,7 +262,7 @@ def test_a_state_that_is_known_for_certain_stays_so():
 
 
 def test_a_singular_transition_and_singular_noise():
-    """Rank one of each, as in a moving average: still the joint normal conditioned."""
+    """Rank one of each, as in a moving average."""
     rng = np.random.default_rng(5)
     theta = np.array([1.0, 0.7])
     A, Q = np.array([[0.5, 1.0], [0.0, 0.0]]), np.outer(theta, theta)
@@ -271,7 +272,7 @@ def test_a_singular_transition_and_singular_noise():
     with jax.enable_x64(True):
         system = as_system(parameters)
         filtered = kalman.kalman_filter(system, jnp.asarray(x))
-        smoothed = read(kalman.smoother(system, filtered))
+        smoothed = read(kalman.kalman_smoother(system, filtered))
     blocks = cov[: STEPS * 2, : STEPS * 2].reshape(STEPS, 2, STEPS, 2)
     np.testing.assert_allclose(np.sum(np.asarray(filtered.log_likelihood)), log_p, atol=1e-9)
     np.testing.assert_allclose(smoothed.mean.ravel(), mean[: STEPS * 2], atol=1e-9)
@@ -280,11 +281,11 @@ def test_a_singular_transition_and_singular_noise():
 
 
 def test_the_gradient_of_the_likelihood_is_its_slope():
-    parameters, x, seen = case(0, "coordinates")
+    parameters, x, observed = case(0, "coordinates")
     with jax.enable_x64(True):
 
         def log_p(parameters):
-            filtered = kalman.kalman_filter(as_system(parameters), jnp.asarray(x), jnp.asarray(seen))
+            filtered = kalman.kalman_filter(as_system(parameters), jnp.asarray(x), jnp.asarray(observed))
             return filtered.log_likelihood.sum()
 
         slope = jax.jit(jax.grad(log_p))([jnp.asarray(p) for p in parameters])
@@ -293,44 +294,44 @@ def test_the_gradient_of_the_likelihood_is_its_slope():
         way = rng.normal(size=parameters[i].shape)
         way = way + way.T if name in "PQR" else way
         moved = lambda h: [p + h * way if j == i else p for j, p in enumerate(parameters)]  # noqa: B023
-        rise = conditioned(moved(1e-5), x, seen)[2] - conditioned(moved(-1e-5), x, seen)[2]
-        # A factor reads the lower triangle alone: the slope along a symmetric way is that of both halves.
+        rise = conditioned(moved(1e-5), x, observed)[2] - conditioned(moved(-1e-5), x, observed)[2]
+        # A factor reads only the lower triangle: the slope of a symmetric change is that of both halves.
         found = np.sum(np.asarray(slope[i]) * way)
         np.testing.assert_allclose(found, rise / 2e-5, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def by_parallel_scan(system, x, seen):
+def by_parallel_scan(system, x, observed):
     from energax.algorithms.chains.kalman_parallel import parallel_filter, parallel_smoother
 
-    filtered = parallel_filter(system, x, seen)
+    filtered = parallel_filter(system, x, observed)
     return filtered, parallel_smoother(system, filtered)
 
 
 def test_the_parallel_scan_says_the_same():
-    parameters, x, seen = case(0, "coordinates")
+    parameters, x, observed = case(0, "coordinates")
 
-    def one_by_one(system, x, seen):
-        filtered = kalman.kalman_filter(system, x, seen)
-        return filtered, kalman.smoother(system, filtered)
+    def one_by_one(system, x, observed):
+        filtered = kalman.kalman_filter(system, x, observed)
+        return filtered, kalman.kalman_smoother(system, filtered)
 
     with jax.enable_x64(True):
-        question = as_system(parameters), jnp.asarray(x), jnp.asarray(seen)
-        answers = jax.jit(one_by_one)(*question), jax.jit(by_parallel_scan)(*question)
+        arguments = as_system(parameters), jnp.asarray(x), jnp.asarray(observed)
+        answers = jax.jit(one_by_one)(*arguments), jax.jit(by_parallel_scan)(*arguments)
         for a, b in zip(*answers, strict=True):
             assert type(a) is type(b)
             for name in a._fields:
                 left, right = getattr(a, name), getattr(b, name)
                 if "factor" in name or name == "rest":
-                    left, right = kalman.squared(left), kalman.squared(right)
+                    left, right = gram(left), gram(right)
                 np.testing.assert_allclose(left, right, atol=1e-9, err_msg=name)
 
 
 def test_the_parallel_scan_in_float32_with_a_diffuse_start():
     x = np.cumsum(np.random.default_rng(0).normal(size=(STEPS, 1)), 0)
-    parameters, seen = trend(1e7, np.zeros((2, 2))), np.ones((STEPS, 1), bool)
-    mean, cov, log_p = conditioned(parameters, x, seen)
+    parameters, observed = trend(1e7, np.zeros((2, 2))), np.ones((STEPS, 1), bool)
+    mean, cov, log_p = conditioned(parameters, x, observed)
     system = as_system(parameters, jnp.float32)
-    filtered, smoothed = jax.jit(by_parallel_scan)(system, jnp.asarray(x, jnp.float32), jnp.asarray(seen))
+    filtered, smoothed = jax.jit(by_parallel_scan)(system, jnp.asarray(x, jnp.float32), jnp.asarray(observed))
     np.testing.assert_allclose(smoothed.mean.ravel(), mean[: 2 * STEPS], atol=5e-3)
     blocks = [cov[2 * t : 2 * t + 2, 2 * t : 2 * t + 2] for t in range(STEPS)]
     np.testing.assert_allclose(smoothed.covariance, blocks, atol=5e-3)

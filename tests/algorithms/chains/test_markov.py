@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from energax import BadInput
 from energax.algorithms.chains import markov as m
 
-#: 0 and 1 leak to a pair that swaps (2, 3) and to an end (4); 5 is on its own.
+#: 0 and 1 are transient, (2, 3) alternate, 4 is absorbing; no state leads to 5.
 MIXED = np.array(
     [
         [0.2, 0.3, 0.5, 0.0, 0.0, 0.0],
@@ -27,7 +27,7 @@ MIXED = np.array(
 
 @st.composite
 def chains(draw):
-    """Random chains, many of whose steps are impossible."""
+    """Random chains with many transitions of probability zero."""
     k, seed = draw(st.integers(1, 6)), draw(st.integers(0, 2**20))
     rng = np.random.default_rng(seed)
     rows = rng.uniform(size=(k, k)) * (rng.uniform(size=(k, k)) < 0.5)
@@ -41,7 +41,7 @@ def test_classes_by_hand():
     assert m.unreachable_states(MIXED, [1, 0, 0, 0, 0, 0]) == (5,)
     cycle = np.roll(np.eye(6), 1, axis=1)
     assert [(c.states, c.period) for c in m.communicating_classes(cycle)] == [(tuple(range(6)), 6)]
-    cycle[0] = [0, 0.5, 0, 0.5, 0, 0]  # ways back of length 6 and of 4
+    cycle[0] = [0, 0.5, 0, 0.5, 0, 0]  # cycles of length 6 and 4
     assert m.communicating_classes(cycle)[0].period == 2
 
 
@@ -73,7 +73,7 @@ def test_stationary_distributions_stay_and_there_is_one_a_closed_class(matrix):
 def test_a_nearly_torn_chain_keeps_its_digits():
     """π ∝ (b, a) for two states; 1 − P would have lost all of a and b."""
     a, b = 3e-18, 1e-18
-    pi = m._eliminated(np.array([[1.0, a], [b, 1.0]]))
+    pi = m._eliminate_states(np.array([[1.0, a], [b, 1.0]]))
     np.testing.assert_allclose(pi, [0.25, 0.75], rtol=1e-14)
 
 

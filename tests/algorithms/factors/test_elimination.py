@@ -1,4 +1,4 @@
-"""Variable elimination against the whole joint."""
+"""Variable elimination against the joint table."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_log_z_and_any_joint(model, seed):
     top = np.where(np.isfinite(top), top, 0)
     with np.errstate(divide="ignore"):
         summed = np.log(np.exp(joint - top).sum(rest, keepdims=True)) + top
-    wanted = np.transpose(summed.squeeze(rest), [sorted(keep).index(v) for v in keep])
-    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
+    expected = np.transpose(summed.squeeze(rest), [sorted(keep).index(v) for v in keep])
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_rows_by_vmap():
@@ -38,13 +38,13 @@ def test_rows_by_vmap():
     rows = (rng.normal(size=(4, 2)), rng.normal(size=(4, 3)))
     with jax.enable_x64(True):
         found = jax.vmap(lambda *e: eliminate((2, 3), ((0, 1),), tables, e))(*map(jnp.asarray, rows))
-    wanted = [
+    expected = [
         brute.log_sum(brute.log_joint((2, 3), ((0, 1),), tables, (rows[0][i], rows[1][i]))) for i in range(4)
     ]
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_what_will_not_fit_and_what_is_not_there():
+def test_too_large_tables_and_unknown_variables_raise():
     n = 40
     scopes = [(a, b) for a in range(n) for b in range(a)]
     with pytest.raises(Intractable, match="loopy"):

@@ -1,4 +1,4 @@
-"""Loopy propagation: exact on trees, close on weak cycles, honest about the others."""
+"""Loopy propagation: exact on trees, close on weak cycles, and reports when it does not converge."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def double():
 
 @st.composite
 def trees(draw):
-    """Each variable hangs on an earlier one, so that the graph has no cycle; some entries impossible."""
+    """Each variable shares a factor with one earlier variable: no cycles; some entries are impossible."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n = draw(st.integers(1, 6))
     cards = tuple(rng.integers(2, 4, n).tolist())
-    hanging = [(int(rng.integers(v)), v) if rng.random() < 0.8 else (v,) for v in range(1, n)]
-    scopes = (*hanging, ())
+    pairs = [(int(rng.integers(v)), v) if rng.random() < 0.8 else (v,) for v in range(1, n)]
+    scopes = (*pairs, ())
     tables = [brute.random_table(rng, [cards[v] for v in scope], True) for scope in scopes]
     return cards, scopes, tables, brute.random_evidence(rng, cards)
 
@@ -47,8 +47,8 @@ def test_exact_on_trees(model, damping):
             brute.assert_close(table, brute.marginal(p, scope))
 
 
-def test_weak_cycles_are_nearly_exact_and_strong_ones_say_how_they_ended():
-    """An Ising ring with couplings 0.1 is within 1e-3; frustrated ones of 4, undamped, never settle."""
+def test_weak_cycles_are_nearly_exact_and_strong_ones_do_not_converge():
+    """An Ising ring with couplings 0.1 is within 1e-3; frustrated ones of 4, undamped, never converge."""
     cards, scopes = (2,) * 5, tuple((i, (i + 1) % 5) for i in range(5))
     coupling = np.array([[1.0, -1.0], [-1.0, 1.0]])
     tilt = tuple(np.array([0.3 * v, 0.0]) for v in range(5))
@@ -71,6 +71,6 @@ def test_never_nan(model):
     assert not any(np.isnan(leaf).any() for leaf in jax.tree.leaves(found))
 
 
-def test_the_door():
+def test_bad_input():
     with pytest.raises(BadInput, match="damping"):
         loopy((2, 2), ((0, 1),), [np.zeros((2, 2))], damping=1.0)

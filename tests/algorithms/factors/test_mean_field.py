@@ -1,4 +1,4 @@
-"""Mean field: a lower bound, the one of its own marginals, and exact where variables are independent."""
+"""Mean field: the lower bound of its own marginals, exact where variables are independent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_mean_field_is_below_log_z(model):
     joint = brute.log_joint(cards, scopes, tables, evidence)
     found = mean_field(cards, scopes, tables, evidence, n_init=4, max_iter=100)
     assert float(found.elbo) <= brute.log_sum(joint) + 1e-9
-    # And it is what it says: the bound of these very marginals.
+    # It equals the bound computed from its marginals.
     q = [np.asarray(each) for each in found.variables]
     outer = np.ones(())
     for each in q:
@@ -35,7 +35,7 @@ def test_mean_field_is_below_log_z(model):
     np.testing.assert_allclose(float(found.elbo), terms.sum(), rtol=1e-8, atol=1e-8)
 
 
-def test_mean_field_finds_the_exact_answer_where_variables_are_independent_and_one_of_two_modes_else():
+def test_mean_field_is_exact_for_independent_variables_and_finds_one_of_two_modes():
     rng = np.random.default_rng(0)
     alone = [rng.normal(size=3) for _ in range(4)]
     found = mean_field((3,) * 4, tuple((v,) for v in range(4)), alone)
@@ -46,6 +46,6 @@ def test_mean_field_finds_the_exact_answer_where_variables_are_independent_and_o
     brute.assert_close(found.elbo, 0.0)
 
 
-def test_the_door():
+def test_bad_input():
     with pytest.raises(BadInput, match="n_init"):
         mean_field((2, 2), ((0, 1),), [np.zeros((2, 2))], n_init=0)

@@ -28,7 +28,7 @@ def random_gaussian(seed, d=2, h=2):
 
 @jax.jit
 def rbm_pairs(seed):
-    """(known, brute force) of everything an RBM knows."""
+    """(closed form, brute force) of all closed forms of an RBM."""
     rbm = random_rbm(seed)
     x, z = Binary(3).values()[seed % 8], Binary(2).values()[seed % 4]
     joint = jnp.array([-rbm(x=a, z=b) for a in Binary(3).values() for b in Binary(2).values()])

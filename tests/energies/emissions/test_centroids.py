@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energax import BadInput, Masked, fit
-from energax.algorithms.optimise.kmeans import _pick, plus_plus, smallest
+from energax.algorithms.optimise.kmeans import _sample_rows, kmeans_plus_plus, min_and_argmin
 from energax.energies import Centroids
-from energax.energies._emissions.centroids import single_moves
+from energax.energies._emissions.centroids import hartigan_wong
 from energax.learn import EM
 
 
@@ -23,7 +23,7 @@ def brute(x, centers):
 @given(st.integers(1, 200), st.integers(0, 1000))
 def test_smallest_is_the_first_minimum(k, seed):
     scores = np.random.default_rng(seed).integers(0, 5, (k, 6)).astype(np.float32)
-    least, where = smallest(jnp.asarray(scores))
+    least, where = min_and_argmin(jnp.asarray(scores))
     np.testing.assert_array_equal(least, scores.min(0))
     np.testing.assert_array_equal(where, scores.argmin(0))
 
@@ -44,7 +44,7 @@ def test_missing_coordinates_are_dropped():
     x = Masked(jnp.array([[2.0, 9.0]]), jnp.array([[True, False]]))
     np.testing.assert_allclose(c.row_energies(x=x), [[4.0, 1.0]], atol=1e-5)
     np.testing.assert_allclose(c.energies(x=jax.tree.map(lambda a: a[0], x)), [4.0, 1.0])
-    np.testing.assert_allclose(c.impute({"x": x}, jnp.array([[0.0, 1.0]]))["x"], [[2.0, 5.0]])
+    np.testing.assert_allclose(c.impute_given({"x": x}, jnp.array([[0.0, 1.0]]))["x"], [[2.0, 5.0]])
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -87,7 +87,7 @@ def test_rows_are_picked_in_proportion():
     """Chi-square over 5 rows of 1500 (three blocks), 4 degrees: above 23.5 once in 10⁴."""
     mass = np.zeros(1500, np.float32)
     mass[[0, 511, 512, 1024, 1499]] = [1, 2, 3, 4, 5]
-    picks = np.asarray(_pick(jax.random.key(0), jnp.asarray(mass), 3000))
+    picks = np.asarray(_sample_rows(jax.random.key(0), jnp.asarray(mass), 3000))
     counts = np.bincount(picks, minlength=1500)
     assert counts[mass == 0].sum() == 0
     expected = 3000 * mass[mass > 0] / 15
@@ -99,7 +99,7 @@ def test_k_means_plus_plus_visits_far_clusters_and_never_weightless_rows():
     x = np.concatenate([rng.normal(size=(50, 2)) + 100 * i for i in range(6)]).astype(np.float32)
     weight = np.ones(300, np.float32)
     weight[:50] = 0
-    starts = jax.vmap(lambda k: plus_plus(k, jnp.asarray(x), jnp.asarray(weight), 5))(
+    starts = jax.vmap(lambda k: kmeans_plus_plus(k, jnp.asarray(x), jnp.asarray(weight), 5))(
         jax.random.split(jax.random.key(0), 20)
     )
     for centers in np.asarray(starts):
@@ -120,7 +120,7 @@ def test_single_moves_end_where_no_single_move_helps():
         parts = [(x[labels == z], weight[labels == z]) for z in range(4)]
         return sum(w @ np.square(p - np.average(p, axis=0, weights=w)).sum(1) for p, w in parts if len(p))
 
-    after = brute(x, single_moves(x, weight, centers, labels)).argmin(1)
+    after = brute(x, hartigan_wong(x, weight, centers, labels)).argmin(1)
     assert cost(after) < cost(labels)
     for i in range(40):
         for z in range(4):

@@ -1,7 +1,7 @@
-"""Compiled for large tables, energies are what they are row by row.
+"""Energies compiled for large tables equal those of single rows.
 
-XLA fuses and shares out work by size: what is right on a small table may be compiled otherwise on a large
-one, and once was, wrongly (tied covariances from 1024 × 17 on).
+XLA chooses its fusions by size, so large tables run different code than small ones. Tied covariances were
+once compiled wrongly from 1024 × 17 on.
 """
 
 import jax

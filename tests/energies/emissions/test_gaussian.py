@@ -75,7 +75,7 @@ def test_missing_coordinates_are_integrated_out(shape, rng):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_statistics_of_missing_parts_are_conditional_moments(shape, rng):
-    """Against the textbook blocks E[x_m | x_o] and Cov[x_m | x_o], written out."""
+    """Against the textbook formulas of E[x_m | x_o] and Cov[x_m | x_o]."""
     k, d, n = 2, 3, 5
     g = random_mixture(shape, k, d, rng).components
     x, seen, r = rng.normal(size=(n, d)), rng.random((n, d)) < 0.5, rng.dirichlet(np.ones(k), n)
@@ -128,14 +128,14 @@ def test_recentred_statistics_are_those_about_the_new_means(rng):
     x, r = jnp.asarray(rng.normal(size=(30, 3))), jnp.asarray(rng.dirichlet(np.ones(2), 30))
     for shape in SHAPES:
         old, new = (random_mixture(shape, 2, 3, rng).components for _ in range(2))
-        moved = new.recentred(old.statistics({"x": x}, r), old)
+        moved = new.recenter(old.statistics({"x": x}, r), old)
         for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(new.statistics({"x": x}, r)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_single_precision_far_from_the_origin(shape, rng):
-    """300 standard deviations away, float32: the very data as float64 give the same fit."""
+    """300 standard deviations from the origin, float32 gives the same fit as float64."""
     x = (rng.normal(size=(400, 3)) + 300 + 6 * rng.integers(0, 2, (400, 1))).astype(np.float32)
     start = Mixture(Gaussians(x[:2], shape.unit(2, 3, jnp.float64)), jnp.full(2, 0.5))
     exact = fit(start, {"x": x.astype(np.float64)}, EM(tol=-1.0), key=0, epochs=10)
@@ -151,7 +151,7 @@ def test_single_precision_far_from_the_origin(shape, rng):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_degenerate_rows_leave_every_number_finite(shape, dtype):
-    """Duplicates, a constant column, as many components as rows; with no floor at all."""
+    """Duplicates, a constant column, as many components as rows; without a floor."""
     x = np.array([[1e3, 5, 0], [1e3, 5, 0], [1e3, 7, 1], [1e3, 7, 1], [1e3, 9, 2]], dtype)
     with jax.enable_x64(dtype == np.float64):
         start = Gaussians(x, shape.unit(5, 3, dtype, floor=0.0))
@@ -220,7 +220,7 @@ def test_bernoullis_sum_to_one_and_leave_missing_bits_out(rng):
 @pytest.mark.parametrize("d", [0, 2, 33])
 @pytest.mark.parametrize("kind", [Diagonal, Spherical])
 def test_few_columns_many_or_none_have_the_same_density(kind, d):
-    """The sum over columns is written out for some numbers of them, and not for others."""
+    """The sum over columns is unrolled for few columns only."""
     rng = np.random.default_rng(d)
     x, means = rng.normal(size=(5, d)), rng.normal(size=(3, d))
     variance = rng.uniform(0.5, 2, size=(3, d) if kind is Diagonal else 3)

@@ -1,4 +1,4 @@
-"""Networks against enumeration: every question asked of random ones, learning, surgery, files."""
+"""Random networks against enumeration: every query, learning, interventions, files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def joint_table(network) -> np.ndarray:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["bayes", "zeros", "field"]), st.integers(0, 3))
-def test_every_answer_equals_enumeration(seed, kind, evidence):
+def test_every_query_equals_enumeration(seed, kind, evidence):
     network = random_field(seed) if kind == "field" else random_network(seed, kind == "zeros")
     names, table = list(network.spaces), joint_table(network)
     rng = np.random.default_rng(seed)
@@ -128,8 +128,8 @@ def test_states_by_name_rows_missing_entries_and_soft_evidence():
     assert log_partition(soft).value == pytest.approx(np.log(0.2 * p["no"] + 0.8 * p["yes"]), abs=1e-12)
 
 
-def test_one_structure_is_asked_in_either_precision():
-    """What is kept for a network or for its tree in one precision serves no question in the other."""
+def test_one_structure_works_in_both_precisions():
+    """Caches of a network or its tree are separate for each precision."""
     at, both = {"d": [0, 1, 2]}, {}
     for dtype in (np.float64, np.float32):
         rng = np.random.default_rng(0)
@@ -148,10 +148,10 @@ def test_one_structure_is_asked_in_either_precision():
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_evidence_as_vectors_and_read_out_of_the_tables_say_the_same(monkeypatch):
+def test_evidence_as_vectors_equals_evidence_removed_from_the_tables(monkeypatch):
     at = {"xray": ["yes", "no", None], "smoke": ["yes", "no", "no"]}
     vectors = [posterior(ASIA_LIKE, g) for g in (at, {"tub": "no", "lung": "yes"})]
-    monkeypatch.setattr("energax.infer._graphical.message_passing._MOST_SHARED", 0)
+    monkeypatch.setattr("energax.algorithms.factors.solver._MAX_SHARED_ENTRIES", 0)
     tables = [posterior(ASIA_LIKE, g) for g in (at, {"tub": "no", "lung": "yes"})]
     for one, other in zip(vectors, tables, strict=True):
         assert list(one.marginals) == list(other.marginals) == list(ASIA_LIKE.spaces)
@@ -160,7 +160,7 @@ def test_evidence_as_vectors_and_read_out_of_the_tables_say_the_same(monkeypatch
             assert p["yes"].shape == p.shape[:-1] == other.marginals[name]["yes"].shape
 
 
-def test_impossible_evidence_names_what_conflicts():
+def test_impossible_evidence_raises_with_the_conflicting_values():
     given_ = {"lung": "yes", "either": "no", "xray": "yes", "smoke": "no"}
     with pytest.raises(BadInput, match=r"probability zero.*lung = yes and either = no") as error:
         posterior(ASIA_LIKE, given_)
@@ -170,7 +170,7 @@ def test_impossible_evidence_names_what_conflicts():
         argmin(ASIA_LIKE, {"lung": ["yes", "yes"], "either": ["yes", "no"]})
 
 
-def test_bad_input_meets_a_sentence():
+def test_bad_input_raises():
     with pytest.raises(BadInput, match=r"sum 0\.9"):
         BayesianNetwork({"a": [0.4, 0.5]})
     with pytest.raises(BadInput, match="cycle"):
@@ -181,28 +181,28 @@ def test_bad_input_meets_a_sentence():
         posterior(ASIA_LIKE, {"xray": "maybe"})
     with pytest.raises(BadInput, match="unknown"):
         posterior(ASIA_LIKE, {"unknown": 1})
-    with pytest.raises(BadInput, match="differing lengths"):
+    with pytest.raises(BadInput, match="rows of different lengths"):
         BayesianNetwork({"a": [[0.5, 0.5], [1.0]]})
     with pytest.raises(BadInput, match="one of \\('0', '1'\\)"):
         _ = posterior(BayesianNetwork({"a": [0.4, 0.6]})).marginals["a"]["yes"]
     with pytest.raises(BadInput, match="negative"):
         Factor(("a",), [1.0, -1.0])
-    with pytest.raises(BadInput, match="one space for one variable"):
+    with pytest.raises(BadInput, match="one space per variable"):
         FactorGraph([Factor("a", [1.0, 1.0]), Factor("a", [1.0, 1.0, 1.0])])
     with pytest.raises(BadInput, match="a name of its own"):
         FactorGraph([RBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2))])
 
 
-def test_a_width_that_will_not_fit_is_refused_before_any_work():
+def test_a_width_that_does_not_fit_raises_before_any_work():
     grid = nx.grid_2d_graph(40, 40)
     field = MarkovField.from_graph(nx.relabel_nodes(grid, {v: f"{v[0]}_{v[1]}" for v in grid}))
     with pytest.raises(Intractable, match=r"(?i)loopy"):
         log_partition(field)
 
 
-def test_the_plan_says_width_bytes_and_operations():
-    said = str(plan(posterior, ASIA_LIKE, {"xray": "yes"}))
-    assert "junction tree of width" in said and "operations" in said and "memory" in said
+def test_the_plan_reports_width_memory_and_operations():
+    text = str(plan(posterior, ASIA_LIKE, {"xray": "yes"}))
+    assert "junction tree of width" in text and "operations" in text and "memory" in text
 
 
 class Ising(Energy):
@@ -326,10 +326,10 @@ def test_markov_fields_by_exact_gradient_and_by_pseudo_likelihood():
     )
 
 
-# -- causes -------------------------------------------------------------------------------------------
+# -- interventions --------------------------------------------------------------------------------------
 
 
-def test_surgery_shows_no_effect_where_association_shows_one():
+def test_do_removes_the_association_by_a_common_cause():
     confounded = BayesianNetwork(
         {
             "u": [0.5, 0.5],
@@ -340,11 +340,11 @@ def test_surgery_shows_no_effect_where_association_shows_one():
     low, high = (posterior(confounded, {"x": v}).marginals["y"][1] for v in (0, 1))
     done = [posterior(confounded.do(x=v)).marginals["y"][1] for v in (0, 1)]
     assert high - low > 0.2 and done[0] == pytest.approx(done[1], abs=1e-12)
-    by_surgery = posterior(confounded.do(x=1)).marginals["y"]
-    np.testing.assert_allclose(confounded.effect("y", x=1), by_surgery, atol=1e-12)
+    by_do = posterior(confounded.do(x=1)).marginals["y"]
+    np.testing.assert_allclose(confounded.effect("y", x=1), by_do, atol=1e-12)
 
 
-def test_adjustment_by_the_front_door_equals_surgery():
+def test_front_door_adjustment_equals_do():
     net = BayesianNetwork(
         {
             "u": [0.4, 0.6],

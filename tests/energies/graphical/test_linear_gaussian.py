@@ -1,33 +1,30 @@
-"""Networks with real nodes answer as the whole joint does: posteriors, modes, draws, surgery, refusals."""
+"""Networks with real nodes against their joint distribution: posteriors, modes, draws, do, errors."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import mixed
 import numpy as np
 import pytest
+from gaussian_networks import Joint, line_network, observed_in, random_network, rows_with_holes
 from scipy.special import logsumexp
 from scipy.stats import chisquare, kstest, norm
 
 import energax
 from energax import argmin, fit, log_partition, log_prob, plan, posterior, sample
-from energax.energies import BayesianNetwork
-from energax.energies._graphical.linear_gaussian import LinearGaussian
+from energax.energies import BayesianNetwork, LinearGaussian
 from energax.errors import BadInput, Intractable, Unsuitable
 from energax.learn import EM
-
-Joint, line_network, seen_in = mixed.Joint, mixed.line_network, mixed.seen_in
 
 
 @pytest.fixture(scope="module")
 def net() -> BayesianNetwork:
-    return mixed.random_network(11, 2, 3)
+    return random_network(11, 2, 3)
 
 
 @pytest.fixture(scope="module")
 def holes(net) -> dict:
-    return mixed.rows_with_holes(net)
+    return rows_with_holes(net)
 
 
 def some_evidence(net: BayesianNetwork, seed: int, share: float = 0.5) -> dict:
@@ -41,10 +38,10 @@ def some_evidence(net: BayesianNetwork, seed: int, share: float = 0.5) -> dict:
     ("seed", "n_finite", "n_real", "share"),
     [(0, 0, 6, 0.5), (2, 2, 4, 0.5), (3, 3, 3, 0.5), (4, 2, 3, 0.0), (6, 1, 1, 0.6)],
 )
-def test_every_answer_equals_the_joint(seed, n_finite, n_real, share):
-    net = mixed.random_network(seed, n_finite, n_real)
+def test_every_query_equals_the_joint(seed, n_finite, n_real, share):
+    net = random_network(seed, n_finite, n_real)
     joint, seen = Joint(net), some_evidence(net, seed, share)
-    want = joint.answers(seen)
+    want = joint.posterior(seen)
     found = posterior(net, seen)
     assert found.kind == "exact" and found.method == "conditional Gaussian"
     for axis, name in enumerate(joint.finite):
@@ -72,11 +69,11 @@ def test_every_answer_equals_the_joint(seed, n_finite, n_real, share):
     assert log_partition(net).value == 0 and log_partition(net).kind == "exact"
 
 
-def test_rows_with_missing_entries_are_each_answered_by_what_they_show(net, holes):
+def test_rows_with_missing_entries_use_their_observed_entries(net, holes):
     joint = Joint(net)
     found, scores, best = posterior(net, holes), log_prob(net, holes), argmin(net, holes)
     for row in range(30):
-        want = joint.answers(seen_in(holes, row))
+        want = joint.posterior(observed_in(holes, row))
         assert scores.value[row] == pytest.approx(want["log evidence"], abs=1e-9)
         assert best.energy[row] == pytest.approx(want["energy"], abs=1e-9)
         for name in joint.real:
@@ -84,7 +81,7 @@ def test_rows_with_missing_entries_are_each_answered_by_what_they_show(net, hole
             assert found.variance[name][row] == pytest.approx(want["variance"][name], abs=1e-9)
         for axis, name in enumerate(joint.finite):
             np.testing.assert_allclose(found.marginals[name][row], want["joint"].sum(1 - axis), atol=1e-10)
-        for name, value in seen_in(holes, row).items():
+        for name, value in observed_in(holes, row).items():
             assert best[name][row] == value
 
 
@@ -93,7 +90,7 @@ def mixture_cdf(q, means, scales):
 
 
 def test_draws_follow_the_posterior(net):
-    """Choices by chi-square, real ones by Kolmogorov and Smirnov; error rate 1e-4 each, seed fixed."""
+    """Finite variables by chi-square, real ones by Kolmogorov-Smirnov; error rate 1e-4 each, seed fixed."""
     joint = Joint(net)
     for seen in ({}, {joint.real[-1]: 0.7, joint.finite[0]: 1}):
         draws = sample(net, 4000, seen, key=1)
@@ -108,7 +105,7 @@ def test_draws_follow_the_posterior(net):
                 continue
             scale = np.sqrt(covariances[:, i, i])
             assert kstest(draws[name], mixture_cdf(q, means[:, i], scale)).pvalue > 1e-4
-        # The sum looks at the covariances too.
+        # The sum of the real variables depends on their covariances too.
         total = sum(draws[n] if n in draws.values else np.full(4000, seen[n]) for n in joint.real)
         scale = np.sqrt(covariances.sum((1, 2)))
         assert kstest(total, mixture_cdf(q, means.sum(1), scale)).pvalue > 1e-4
@@ -116,14 +113,16 @@ def test_draws_follow_the_posterior(net):
     assert set(one) == set(net.spaces) - {joint.real[0]}
 
 
-# -- causes --------------------------------------------------------------------------------------------
+# -- interventions --------------------------------------------------------------------------------------
 
 
-def test_surgery_on_a_real_node_moves_its_effects_and_not_its_causes():
+def test_do_on_a_real_node_changes_its_effects_and_not_its_causes():
     net = line_network()
     done = net.do(x=1.5)
     found = posterior(done)
-    np.testing.assert_allclose(found.marginals["z"], [0.4, 0.6], atol=1e-12)  # seeing x = 1.5 would tell
+    np.testing.assert_allclose(
+        found.marginals["z"], [0.4, 0.6], atol=1e-12
+    )  # observing x = 1.5 would change p(z)
     assert posterior(net, {"x": 1.5}).marginals["z"][1] > 0.9
     assert found.mean["x"] == 1.5 and found.variance["x"] == 0
     lines = np.array([0.5 + 2 * 1.5, 1.0 - 1.5])
@@ -138,17 +137,18 @@ def test_surgery_on_a_real_node_moves_its_effects_and_not_its_causes():
     with pytest.raises(BadInput, match=r"probability zero: x = 1; expected 1.5, to which it was set"):
         posterior(done, {"x": 1.0})
     assert (sample(done, 5, key=0)["x"] == 1.5).all() and argmin(done)["x"] == 1.5
+    assert np.asarray(done.draw(jax.random.key(0))["x"]) == 1.5
     assert posterior(net.do(z=1)).mean["x"] == pytest.approx(2.0)
-    # A constant is learned by nobody, and its children are.
+    # A constant is not learned; its children are.
     rows = sample(done, 50, key=1).values
     learned = fit(done, rows, EM(), key=0, epochs=2).energy
     assert float(learned["x"].value) == 1.5 and not np.array_equal(learned["y"].bias, net["y"].bias)
 
 
-# -- at the door ------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------
 
 
-def test_what_makes_no_sense_meets_a_sentence():
+def test_bad_input_raises():
     coin, real = [0.5, 0.5], LinearGaussian("x")
     with pytest.raises(
         BadInput, match=r"parents of a: found .*'x'.*real; expected finite.*Turn the arrow around"
@@ -192,7 +192,7 @@ def test_what_makes_no_sense_meets_a_sentence():
         posterior(sure, {"a": [0, 0], "b": [0, 1]})
 
 
-def test_a_block_that_is_too_large_is_refused_and_one_that_falls_apart_is_not():
+def test_a_block_that_is_too_large_raises_and_independent_blocks_do_not():
     n = 26
     nodes = {f"d{i}": [0.5, 0.5] for i in range(n)}
     chain = {
@@ -204,7 +204,7 @@ def test_a_block_that_is_too_large_is_refused_and_one_that_falls_apart_is_not():
     net = BayesianNetwork({**nodes, **chain})
     with pytest.raises(Intractable, match=r"67,108,864 joint values of d0, .*cuts the network"):
         posterior(net)
-    data = {f"x{i}": 0.3 * i for i in range(n)}  # with all of them seen, each has a table of its own
+    data = {f"x{i}": 0.3 * i for i in range(n)}  # with all of them observed, each is a block of its own
     found = posterior(net, data)
     steps = np.diff([0.0, *data.values()])
     want = 1 / (1 + np.exp(-2 * steps))  # log-odds of N(step; 1, 1) against N(step; −1, 1)
@@ -218,7 +218,7 @@ def test_single_precision_and_values_far_from_zero():
     assert found.mean["x"].dtype == np.float32
     assert found.mean["x"] == pytest.approx(float(exact.mean["x"]), abs=1e-5)
     assert found.variance["x"] == pytest.approx(float(exact.variance["x"]), abs=1e-5)
-    # A spread of one at ten thousand: squares about zero would have lost it.
+    # A standard deviation of one at ten thousand: squares about zero would lose it to rounding.
     rng = np.random.default_rng(0)
     x = (10_000 + rng.normal(size=500)).astype(np.float32)
     y = (2 * (x - 10_000) + 5_000 + 0.5 * rng.normal(size=500)).astype(np.float32)
@@ -236,7 +236,7 @@ def test_single_precision_and_values_far_from_zero():
     assert learned["y"].weights.dtype == jnp.float32
 
 
-def test_saved_and_loaded_and_answering_the_same(tmp_path):
+def test_a_loaded_network_gives_the_same_posterior(tmp_path):
     net = line_network().do(x=0.5)
     energax.save(net, tmp_path / "net.safetensors")
     loaded = energax.load(tmp_path / "net.safetensors")

@@ -1,40 +1,37 @@
-"""Networks with real nodes learn as enumeration and least squares say, whatever is missing or frozen."""
+"""EM on networks with real nodes against enumeration and least squares, with missing and frozen values."""
 
 from __future__ import annotations
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import mixed
 import numpy as np
 import optax
 import pytest
+from gaussian_networks import Joint, line_network, observed_in, random_network, rows_with_holes
 from scipy.integrate import quad
 from scipy.special import logsumexp
 
 from energax import argmin, fit, log_prob, sample
-from energax.energies import BayesianNetwork
-from energax.energies._graphical.linear_gaussian import LinearGaussian
+from energax.energies import BayesianNetwork, LinearGaussian
 from energax.learn import EM, Descent, NegativeLogLikelihood
-from energax.parameters import constrained_maximum, trainable
-
-Joint, line_network, seen_in = mixed.Joint, mixed.line_network, mixed.seen_in
+from energax.parameters import m_step, trainable_leaves
 
 
 @pytest.fixture(scope="module")
 def net() -> BayesianNetwork:
-    return mixed.random_network(11, 2, 3)
+    return random_network(11, 2, 3)
 
 
 @pytest.fixture(scope="module")
 def holes(net) -> dict:
-    return mixed.rows_with_holes(net)
+    return rows_with_holes(net)
 
 
 def step_by_hand(net: BayesianNetwork, holes: dict, weights: np.ndarray) -> dict:
-    """One step of EM: expected counts, and for real nodes weighted least squares, by enumeration."""
+    """One EM step by enumeration: expected counts, and weighted least squares for real nodes."""
     joint, out = Joint(net), {}
-    rows = [joint.given(seen_in(holes, i))[:3] for i in range(len(weights))]
+    rows = [joint.given(observed_in(holes, i))[:3] for i in range(len(weights))]
     for node in net.nodes:
         if node.child in joint.finite:
             counts = np.zeros(node.table.shape)
@@ -87,14 +84,14 @@ def sums_of(net, data):
 
 @pytest.fixture(scope="module")
 def complete() -> tuple:
-    """A network, rows of it, and their sums."""
+    """A network, draws of it, and their sufficient statistics."""
     truth = line_network()
     data = sample(truth, 400, key=0).values
     with jax.enable_x64(True):
         return truth, data, sums_of(truth, data)
 
 
-def test_complete_rows_are_least_squares_for_every_choice(complete):
+def test_complete_rows_give_least_squares_for_every_state(complete):
     truth, data, _ = complete
     learned = fit(truth, data, EM(), key=0, epochs=2).energy
     for z in (0, 1):
@@ -108,10 +105,10 @@ def test_complete_rows_are_least_squares_for_every_choice(complete):
 
 
 @pytest.mark.parametrize("held", ["weights", "bias", "variance"])
-def test_what_is_frozen_stays_and_the_rest_is_best_beside_it(complete, held):
+def test_frozen_parameters_stay_and_the_others_are_optimal(complete, held):
     truth, data, sums = complete
     with jax.enable_x64(True):
-        kept = constrained_maximum(truth, sums, trainable(truth, f"nodes.2.{held}"))["y"]
+        kept = m_step(truth, sums, trainable_leaves(truth, f"nodes.2.{held}"))["y"]
     for name in ("weights", "bias", "variance"):
         assert np.array_equal(getattr(kept, name), getattr(truth["y"], name)) == (name == held)
     x, y = data["x"][data["z"] == 1], data["y"][data["z"] == 1]
@@ -124,18 +121,18 @@ def test_what_is_frozen_stays_and_the_rest_is_best_beside_it(complete, held):
         assert np.asarray(kept.variance)[1] == pytest.approx(np.mean((y - b - w * x) ** 2), abs=1e-9)
 
 
-def test_sums_about_other_centres_give_the_same_lines(complete):
+def test_sums_about_other_means_give_the_same_parameters(complete):
     net, _, sums = complete
     with jax.enable_x64(True):
         other = eqx.tree_at(lambda n: n.nodes[1].bias, net, jnp.array([3.0, 5.0]))
-        moved = other.recentred(sums, net)
+        moved = other.recenter(sums, net)
         assert not np.allclose(moved[1], sums[1]) and not np.allclose(moved[2], sums[2])
         one, two = net.maximise(sums), other.maximise(moved)
         for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
             np.testing.assert_allclose(x, y, atol=1e-9)
 
 
-def test_an_exact_line_stops_at_the_floor_and_a_parent_said_twice_does_no_harm():
+def test_an_exact_fit_stops_at_the_floor_and_collinear_parents_are_solved():
     x = np.random.default_rng(0).normal(size=50)
     net = BayesianNetwork(
         {
@@ -149,7 +146,7 @@ def test_an_exact_line_stops_at_the_floor_and_a_parent_said_twice_does_no_harm()
     assert np.asarray(learned.weights).sum() == pytest.approx(3, abs=1e-6)
 
 
-def test_a_hidden_choice_is_learned_from_restarts_and_by_descent_as_well():
+def test_a_hidden_state_is_learned_by_em_with_restarts_and_by_descent():
     truth = line_network(np.float32)
     data = {k: v for k, v in sample(truth, 300, key=0).values.items() if k != "z"}
     data["y"] = np.where(np.random.default_rng(0).random(300) < 0.2, np.nan, data["y"])
@@ -161,7 +158,7 @@ def test_a_hidden_choice_is_learned_from_restarts_and_by_descent_as_well():
     assert score(by_descent) == pytest.approx(score(by_em), abs=0.02) and score(worse) < score(by_em) - 0.2
 
 
-def test_annealed_and_hard_expectations_by_quadrature_and_by_search():
+def test_annealed_and_hard_expectations_by_quadrature_and_argmin():
     net, seen = line_network(), np.array([0.4, -1.0])
     with jax.enable_x64(True):
         _, warm = jax.jit(lambda rows: net.expectations(rows, 2.0))({"y": seen})

@@ -33,7 +33,7 @@ def double():
 
 
 def some_text(n=60, values=4, seed=0):
-    """Sentences with some order in them, so that counts are uneven."""
+    """Sentences from a non-uniform process, so that counts are uneven."""
     rng = np.random.default_rng(seed)
     rows = rng.dirichlet(np.full(values, 0.4), values)
     out = []
@@ -48,7 +48,7 @@ def some_text(n=60, values=4, seed=0):
 @pytest.mark.parametrize("smoothing", SMOOTHINGS, ids=name)
 @given(text=texts, order=st.integers(1, 4))
 def test_every_context_has_probabilities_that_sum_to_one(smoothing, text, order):
-    """Also of words and contexts that were never seen: value 3 occurs in no text."""
+    """Also of words and contexts that do not occur: value 3 is in no text."""
     model = NGram.from_sequences(text, 4, order=order, smoothing=smoothing)
     histories = [h for n in range(4) for h in itertools.product(range(4), repeat=n)]
     rows = [[*h, w] for h in histories for w in range(4)]
@@ -73,7 +73,7 @@ def test_the_energy_is_minus_the_log_probability_of_the_text(smoothing):
 
 
 def by_dictionaries(text, values, order, n_discounts):
-    """Interpolated Kneser–Ney, written as its recursion reads; only for texts that need no fallback."""
+    """Interpolated Kneser–Ney as a plain recursion, only for texts that need no fallback."""
     raw = [defaultdict(int) for _ in range(order + 1)]
     for row in text:
         padded = ("s", *row)
@@ -129,12 +129,12 @@ def test_kneser_ney_by_hand():
     below = 1 / 3
     expected = [0 + 2 / 9 * below, 5 / 9 + 2 / 9 * below, 2 / 9 + 2 / 9 * below]
     np.testing.assert_allclose(model.next_probs([0]), expected, rtol=1e-12)
-    # 1 was seen, but nothing after it: all is left to the unigrams.
+    # 1 occurs, but no word follows it: the unigrams decide.
     np.testing.assert_allclose(model.next_probs([0, 1]), [below] * 3, rtol=1e-12)
 
 
 def test_katz_by_hand():
-    """n₁, n₂, n₃ = 6, 2, 1 and k = 2: A = ½, d₁ = 1/3, d₂ = ½; a count of 3 is believed."""
+    """n₁, n₂, n₃ = 6, 2, 1 and k = 2: A = ½, d₁ = 1/3, d₂ = ½; a count of 3 is not discounted."""
     counts = [1] * 6 + [2] * 2 + [3]
     model = NGram.from_sequences([[w] for w in range(9)], 11, order=1, smoothing=Katz(2), weights=counts)
     expected = np.array([1 / 3] * 6 + [1] * 2 + [3] + [3] * 2) / 13  # 6/13 freed, for two words
@@ -160,10 +160,10 @@ def test_maximum_likelihood_and_add_k_are_ratios_of_counts():
     exact = NGram.from_sequences(text, 3, order=2, smoothing=AddK(0.0))
     np.testing.assert_allclose(exact.next_probs([0]), [0, 1, 0], atol=1e-15)
     np.testing.assert_allclose(exact.next_probs([]), [2 / 3, 1 / 3, 0], atol=1e-15)
-    np.testing.assert_allclose(exact.next_probs([2]), [1 / 3] * 3)  # never seen: all alike
+    np.testing.assert_allclose(exact.next_probs([2]), [1 / 3] * 3)  # a context that does not occur: uniform
     added = NGram.from_sequences(text, 3, order=2, smoothing=AddK(0.5))
     np.testing.assert_allclose(added.next_probs([1]), np.array([1.5, 1.5, 0.5]) / 3.5)
-    # The whole history counts, a short one too: after the begin marker alone there is no longer one.
+    # Contexts have their full length; after the begin marker alone there is no longer one.
     third = NGram.from_sequences(text, 3, order=3, smoothing=AddK(0.5))
     np.testing.assert_allclose(third.next_probs([]), np.array([2.5, 1.5, 0.5]) / 4.5)
     np.testing.assert_allclose(third.next_probs([1, 1]), np.array([1.5, 0.5, 0.5]) / 2.5)

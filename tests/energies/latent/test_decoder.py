@@ -1,4 +1,4 @@
-"""Decoders: normalised, ancestral, and blind to what is missing."""
+"""Decoders: normalisation, ancestral draws and missing values."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,9 @@ def test_discrete_latents_are_enumerated_and_relax_to_the_same_energy():
     decoder = Decoder.random(3, UniformChoices(3, 2), key=0, width=5)
     assert decoder.spaces == {"x": Binary(3), "z": Categorical(3, 2)}
     x, z = jnp.array([1.0, 0.0, 1.0]), jnp.array([2, 0])
-    np.testing.assert_allclose(decoder.relaxed(x=x, z=jax.nn.one_hot(z, 3)), decoder(x=x, z=z), rtol=1e-6)
+    np.testing.assert_allclose(
+        decoder.relaxed_energy(x=x, z=jax.nn.one_hot(z, 3)), decoder(x=x, z=z), rtol=1e-6
+    )
     total = jax.nn.logsumexp(-jax.vmap(lambda x: free_energy(decoder, {"x": x}))(Binary(3).values()))
     assert abs(total) < 1e-5
     one = Decoder.random(2, UniformChoices(4), key=0)
@@ -75,7 +77,7 @@ def test_it_says_what_it_does_not_know():
         decoder.conditional("z", x=jnp.ones(3))
     with pytest.raises(Intractable):
         decoder.draw(jax.random.key(0), x=jnp.ones(3))
-    with pytest.raises(BadInput, match="one number a feature"):
+    with pytest.raises(BadInput, match="one number per feature"):
         Decoder(lambda z: z.sum(), 2)
     with pytest.raises(BadInput, match="> 0"):
         Gaussian(0.0)

@@ -1,4 +1,4 @@
-"""A network as an energy: confined, restartable, on any space."""
+"""Neural energies: confinement, reinitialisation and spaces."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from energax.spaces import Binary, Real
 
 
 def test_the_confinement_makes_it_normalisable():
-    energy = NeuralEnergy(lambda x: -3.0 * x[0], 1, confinement=0.5)  # falls for ever without it
+    energy = NeuralEnergy(lambda x: -3.0 * x[0], 1, confinement=0.5)  # unbounded below without it
     grid = np.linspace(-60, 60, 200001)
     density = np.exp(-jax.vmap(lambda x: energy(x=x))(jnp.asarray(grid[:, None])))
     integral = np.log(np.trapezoid(density, grid))

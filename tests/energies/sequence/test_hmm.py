@@ -1,4 +1,4 @@
-"""The hidden chain against enumeration of its own energy, and what learning promises."""
+"""The hidden Markov chain against enumeration of its energy; properties of learning."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def test_an_emission_is_normalised_sums_out_what_is_missing_and_has_its_m_step(n
     if name == "product":
         parts = -np.log(B.T[x[:, 1].astype(int)]) - stats.norm.logpdf(x[:, :1], emission.parts[1].means[:, 0])
         np.testing.assert_allclose(energies, parts, rtol=1e-9)
-    # Wholly missing is a factor 1, and the M-step is a maximum of the expected log-likelihood.
+    # A missing row is a factor 1, and the M-step is a maximum of the expected log-likelihood.
     nothing = Masked(jnp.asarray(x), jnp.zeros(x.shape, bool))
     np.testing.assert_allclose(emission.row_energies(x=nothing), 0, atol=1e-12)
     share = jnp.asarray(np.random.default_rng(6).dirichlet(np.ones(2), 30))
@@ -307,7 +307,7 @@ def test_emissions_refuse_what_they_cannot_be():
 
 
 def test_em_on_a_long_chain_refuses_an_emission_without_an_m_step():
-    """Listing all paths is no M-step: the sentence names what learns such a chain."""
+    """Enumerating all paths is no M-step: the error names a learner for such a chain."""
 
     class Plain(Energy):
         middle: jax.Array
@@ -327,7 +327,7 @@ def test_em_on_a_long_chain_refuses_an_emission_without_an_m_step():
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5, 0.5])
 def test_at_any_temperature_ragged_rows_are_each_as_if_alone(temperature):
-    """p^(1/T) of every path, listed; at T ≠ 1 transitions no longer sum to one, also past an end."""
+    """Against p^(1/T) of every path; at T ≠ 1 transitions do not sum to one, also past an end."""
     chain, lengths = weather(), np.array([4, 2, 1])
     x = np.array([[0, 2, 1, 1], [2, 0, 0, 0], [1, 0, 0, 0]])
     seen = np.arange(4) < lengths[:, None]
@@ -345,3 +345,62 @@ def test_at_any_temperature_ragged_rows_are_each_as_if_alone(temperature):
             for a in (0, 1)
         ]
         np.testing.assert_allclose(found["pairs"][i], np.array(pairs) / q.sum(), atol=1e-12)
+
+
+class Tagger(Energy):
+    """A hidden chain whose variables are called words and tags."""
+
+    chain: HiddenChain
+    observed_name, state_name = "words", "tags"
+    marginalises = frozenset({"words", "tags"})
+
+    n_states = property(lambda self: self.chain.n_states)
+    transition = property(lambda self: self.chain.transition)
+
+    @property
+    def spaces(self):
+        return {"words": self.chain.spaces["x"], "tags": self.chain.spaces["z"]}
+
+    def __call__(self, *, words, tags):
+        return self.chain(x=words, z=tags)
+
+    def logs(self):
+        return self.chain.logs()
+
+    def log_likelihoods(self, words=None, tags=None):
+        return self.chain.log_likelihoods(words, tags)
+
+    def coded_likelihoods(self, words=None, tags=None):
+        return self.chain.coded_likelihoods(words, tags)
+
+    def log_partition(self):
+        return self.chain.log_partition()
+
+    def conditional(self, name, **given):
+        return self.chain.conditional("z", x=given["words"])
+
+    def draw(self, key, *, words=None, tags=None):
+        names = {"x": "words", "z": "tags"}
+        return {names[k]: v for k, v in self.chain.draw(key, x=words, z=tags).items()}
+
+    def impute_given(self, data, posterior):
+        return {"words": self.chain.impute_given({"x": data["words"]}, posterior)["x"]}
+
+
+def test_forward_backward_asks_the_energy_for_the_names_of_its_variables():
+    normal = Gaussians(jnp.array([[0.0, 0.0], [5.0, -5.0]]), jnp.broadcast_to(jnp.eye(2), (2, 2, 2)))
+    chain = HiddenChain(PI, A, normal, 3)
+    tagger, method = Tagger(chain), ForwardBackward()
+    x = np.array([[5.0, np.nan], [np.nan, np.nan], [0.1, 0.0]])
+    theirs, ours = posterior(chain, {"x": x}), posterior(tagger, {"words": x}, method)
+    np.testing.assert_array_equal(ours.marginals["tags"], theirs.marginals["z"])
+    np.testing.assert_array_equal(ours.mean["words"], theirs.mean["x"])
+    np.testing.assert_array_equal(ours.mode["tags"], theirs.mode["z"])
+    np.testing.assert_array_equal(ours.pairs, theirs.pairs)
+    np.testing.assert_array_equal(ours.joint("tags"), theirs.joint("z"))
+    np.testing.assert_array_equal(ours.sample(4, key=0)["tags"], theirs.sample(4, key=0)["z"])
+    whole = np.zeros((3, 2))
+    assert argmin(tagger, {"words": whole}, method).energy == argmin(chain, {"x": whole}).energy
+    assert log_prob(tagger, {"words": whole}, method).value == log_prob(chain, {"x": whole}).value
+    with pytest.raises(Unsuitable, match="needs words, complete or in part"):
+        posterior(tagger, {"tags": np.zeros(3, int)}, method)

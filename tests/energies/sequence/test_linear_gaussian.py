@@ -1,4 +1,4 @@
-"""The linear-Gaussian chain: its densities, its posterior and its EM against the joint normal written out."""
+"""The linear-Gaussian state-space model: densities, posterior and EM against the joint normal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import energax
+from energax import Energy
 from energax.energies._sequence.linear_gaussian import LinearGaussianSSM, Semidefinite
 from energax.errors import BadInput, Unsuitable
 from energax.infer._sequence.kalman import Kalman
 from energax.learn import EM
 from energax.missing import Masked
-from energax.parameters import constrained, constrained_maximum, trainable, unconstrained
+from energax.parameters import constrain, m_step, trainable_leaves, unconstrain
 from energax.spaces import Real, Sequence
 
 NAMES = (
@@ -72,7 +73,7 @@ def joint(chain, steps):
 
 
 def conditioned(chain, x, seen):
-    """(mean, covariance) of (z, x) given what is seen of x, and log p(that)."""
+    """(mean, covariance) of (z, x) given the observed values of x, and their log p."""
     steps = len(x)
     mean, cov = joint(chain, steps)
     at = steps * K + np.flatnonzero(seen)
@@ -149,7 +150,7 @@ def test_the_posterior_is_the_joint_normal_conditioned():
 
 
 def test_draws_have_the_moments_of_the_posterior():
-    """10 000 draws of z and of what is missing of x: beyond 5 standard errors once in 10⁵ such tests."""
+    """10 000 draws of z and the missing values of x: beyond 5 standard errors once in 10⁵ such tests."""
     x, seen = sequences()
     n = 10_000
     with jax.enable_x64(True):
@@ -196,7 +197,7 @@ def em(chain, rows, moves, n):
 
     def step(chain, _):
         posterior, log_p = chain.expectations(rows, 1.0)
-        return constrained_maximum(chain, chain.statistics(rows, posterior), moves), log_p.sum()
+        return m_step(chain, chain.statistics(rows, posterior), moves), log_p.sum()
 
     return jax.lax.scan(step, chain, length=n)
 
@@ -233,7 +234,7 @@ def test_em_never_lowers_the_likelihood(diagonal):
 
 
 def test_the_e_step_has_the_gradient_of_the_likelihood():
-    """∇ log p(x) = E ∇ log p(x, z) (Fisher), at any θ: so where EM stands still the gradient is zero."""
+    """∇ log p(x) = E ∇ log p(x, z) (Fisher), at any θ: so at a fixed point of EM the gradient is zero."""
     x, seen = many_sequences()
     with jax.enable_x64(True):
         chain, rows = random_chain(7, length=6), rows_of(x, seen)
@@ -270,11 +271,11 @@ def test_any_parameter_can_be_held_and_the_rest_is_the_best_given_it():
         for name in NAMES:
             others = [n for n in NAMES if n != name]
             for held in (others, [name]):
-                new = start.maximise(found, trainable(start, held))
+                new = start.maximise(found, trainable_leaves(start, held))
                 changed = {n for n in NAMES if not np.array_equal(getattr(start, n), getattr(new, n))}
                 assert changed == set(NAMES) - set(held)
                 assert float(log_p(new, rows)) > before
-                about = jax.tree.map(np.asarray, new.recentred(found, start))
+                about = jax.tree.map(np.asarray, new.recenter(found, start))
                 for part in ("transition", "emission"):
                     cross, size = getattr(about, part).cross, np.abs(getattr(found, part).cross).max()
                     assert part in held or np.abs(cross[:, :K]).max() < 1e-9 * size
@@ -291,7 +292,7 @@ def test_any_parameter_can_be_held_and_the_rest_is_the_best_given_it():
 
 
 def test_where_em_ends_the_gradient_is_zero():
-    """One state that is well seen; its scale and place are held, which log p leaves open."""
+    """One state; its scale and offset are frozen, since log p does not determine them."""
     rng = np.random.default_rng(0)
     z = [2 * rng.normal(size=30)]
     for _ in range(7):
@@ -300,11 +301,11 @@ def test_where_em_ends_the_gradient_is_zero():
     x = np.stack(z, axis=1)[..., None] * way[:, 0] + 0.5 * rng.normal(size=(30, 8, D))
     held = ("emission", "emission_offset")
     with jax.enable_x64(True):
-        # With correlations the best noise would be singular, where EM gets ever slower.
+        # With correlations the best noise would be singular, where EM slows down.
         options = {"initial_mean": [1.0], "diagonal": "emission_covariance"}
         start = LinearGaussianSSM([[0.5]], way, [[2.0]], np.eye(D), **options)
         rows = rows_of(x, rng.random(x.shape) < 0.9)
-        end, log_p = em(start, rows, trainable(start, held), 400)
+        end, log_p = em(start, rows, trainable_leaves(start, held), 400)
         assert (np.diff(log_p) >= -1e-9).all()
         slope = eqx.filter_jit(eqx.filter_grad(log_likelihood))
         steep = lambda chain, name: np.abs(np.asarray(getattr(slope(chain, rows), name))).max()
@@ -313,7 +314,7 @@ def test_where_em_ends_the_gradient_is_zero():
 
 
 def test_what_is_past_the_end_counts_for_nothing():
-    """A padded batch of sequences learns what they do without padding, and a weight counts a row so often."""
+    """Padded sequences have the statistics of the sequences without padding."""
     rng = np.random.default_rng(0)
     ragged = [rng.normal(size=(t, D)) for t in (2, 5, 2)]
     padded = Sequence(Real(D)).pad(ragged)
@@ -347,26 +348,26 @@ def test_known_states_are_learned_from_as_a_regression():
 
 
 def test_statistics_are_carried_over_to_other_parameters():
-    """What minibatch EM does: the moments about old parameters, about new ones."""
+    """As in minibatch EM: moments about old parameters are turned into moments about new ones."""
     x, seen = sequences()
     with jax.enable_x64(True):
         old, new, rows = random_chain(0), random_chain(1), rows_of(x, seen)
         from energax.algorithms.gaussian import ssm_moments as moments
 
         value, seen = rows["x"].value[0], jnp.ones_like(rows["x"].observed[0])
-        smoothed = eqx.filter_jit(lambda c: c.smoothed(x=value))(old)
+        smoothed = eqx.filter_jit(lambda c: c.smooth(x=value))(old)
         about = eqx.filter_jit(lambda c: moments.expected_moments(c.system, smoothed, value, seen))
-        moved = new.recentred(about(old), old)
+        moved = new.recenter(about(old), old)
         for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(about(new)), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-9)
 
 
 def test_covariances_go_to_the_reals_and_back_also_where_they_are_zero():
-    """So that descent may move the rest beside a noise that is held at zero."""
+    """So that descent can learn other parameters while a noise is frozen at zero."""
     with jax.enable_x64(True):
         for noise in (np.zeros((2, 2)), np.diag([0.0, 0.7]), np.array([[1.0, 0.5], [0.5, 2.0]])):
             chain = LinearGaussianSSM(np.eye(2), np.eye(2), noise, np.eye(2))
-            back = constrained(unconstrained(chain))
+            back = constrain(unconstrain(chain))
             for name in NAMES:
                 np.testing.assert_allclose(getattr(back, name), getattr(chain, name), atol=1e-12)
         # The volume of the last, against the Jacobian of its lower halves.
@@ -387,7 +388,7 @@ def test_minibatch_em_goes_through_fit():
     assert float(log_p(stream.energy, rows)) > float(log_p(start, rows)) + 50
 
 
-# -- the door ----------------------------------------------------------------------------------------------
+# -- input validation --------------------------------------------------------------------------------------
 
 
 def test_what_is_no_model_is_refused_with_a_sentence():
@@ -425,3 +426,45 @@ def test_saved_and_loaded(tmp_path):
     assert loaded.spaces == chain.spaces
     x = np.ones((STEPS, D), np.float32)
     assert float(loaded.free_energy(x=x)) == float(chain.free_energy(x=x))
+
+
+class Tracker(Energy):
+    """A state-space model whose variables are called positions and track."""
+
+    model: LinearGaussianSSM
+    observed_name, state_name = "positions", "track"
+    marginalises = frozenset({"positions"})
+
+    transition = property(lambda self: self.model.transition)
+
+    @property
+    def spaces(self):
+        return {"positions": self.model.spaces["x"], "track": self.model.spaces["z"]}
+
+    def __call__(self, *, positions, track):
+        return self.model(x=positions, z=track)
+
+    def smooth(self, *, positions):
+        return self.model.smooth(x=positions)
+
+    def complete(self, *, positions, smoothed=None):
+        return self.model.complete(x=positions, smoothed=smoothed)
+
+    def draw(self, key, *, positions=None, track=None):
+        names = {"x": "positions", "z": "track"}
+        return {names[k]: v for k, v in self.model.draw(key, x=positions, z=track).items()}
+
+
+def test_kalman_asks_the_energy_for_the_names_of_its_variables():
+    x, seen = sequences()
+    model = random_chain()
+    given = np.where(seen, x, np.nan)
+    theirs = energax.posterior(model, {"x": given})
+    ours = energax.posterior(Tracker(model), {"positions": given}, Kalman())
+    for name, other in {"positions": "x", "track": "z"}.items():
+        np.testing.assert_array_equal(ours.mean[name], theirs.mean[other])
+        np.testing.assert_array_equal(ours.covariance[name], theirs.covariance[other])
+    best = energax.argmin(Tracker(model), {"positions": given}, Kalman())
+    np.testing.assert_array_equal(best.energy, energax.argmin(model, {"x": given}).energy)
+    with pytest.raises(Unsuitable, match="finds track given positions"):
+        energax.posterior(Tracker(model), {"track": np.zeros((STEPS, K))}, Kalman())

@@ -115,7 +115,7 @@ def test_expected_counts_of_missing_states_are_those_of_all_paths(chain):
     x, seen = np.array([1, 0, 0, 2, 0]), np.array([True, False, False, True, False])
     data = {"x": Masked(jnp.asarray(x)[None], jnp.asarray(seen)[None])}
     found = chain.statistics(data, jnp.full((1, 1), 2.0))
-    # What lies after the last state seen is not counted: nothing is learned there.
+    # Steps after the last observed state are not counted.
     short = PATHS[:, :4]
     weight = np.where((short == x[:4])[:, seen[:4]].all(1), path_probs(), 0)
     first, pairs = counts_of(short, 2 * weight / weight.sum())
@@ -124,7 +124,7 @@ def test_expected_counts_of_missing_states_are_those_of_all_paths(chain):
 
 
 def test_em_with_gaps_never_lowers_the_likelihood_and_ends_where_its_gradient_is_zero():
-    """At the end an interior entry's gradient along its row's simplex vanishes."""
+    """At the optimum the gradient of an interior entry along the simplex of its row is zero."""
     rng = np.random.default_rng(3)
     padded = Sequence(Categorical(3)).pad(ragged(60, seed=4))
     padded = Masked(padded.value, padded.observed & (rng.uniform(size=padded.shape) < 0.7))
@@ -191,7 +191,7 @@ def test_the_rest_of_a_path_is_drawn_given_what_is_seen(chain):
     assert chisquare(counts[possible], 3000 * weight[possible] / weight.sum()).pvalue > 1e-3
 
 
-# -- names, analysis, the door ------------------------------------------------------------------------------
+# -- names, analysis, input validation ----------------------------------------------------------------------
 
 
 def test_states_with_names():
@@ -233,7 +233,7 @@ def test_it_is_saved_and_loaded_and_one_state_is_a_chain(tmp_path, chain):
     assert bool(eqx.tree_equal(energax.load(tmp_path / "chain.safetensors"), chain))
     one = MarkovChain.from_sequences([[0], [0, 0]])
     assert one.is_ergodic and one.mixing_time() == 0 and float(one(x=jnp.zeros(3, int))) == 0
-    short = MarkovChain.from_sequences([[0], [2]])  # no step at all was seen
+    short = MarkovChain.from_sequences([[0], [2]])  # no transition at all
     np.testing.assert_allclose(short.initial, [0.5, 0, 0.5])
     np.testing.assert_allclose(short.transition, 1 / 3)
 

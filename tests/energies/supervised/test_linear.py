@@ -1,4 +1,4 @@
-"""Classifiers: the conditional is the softmax of the scores, and nothing is said of x."""
+"""Classifiers: the conditional is the softmax of the scores, and x is not modelled."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def test_knowledge_equals_enumeration(energy):
 def test_a_classifier_says_nothing_of_x():
     energy = CLASSIFIERS[0]
     assert energy.inputs == {"x"} and not energy.knows("conditional", {"y"})
-    with pytest.raises(BadInput, match="'y' given 'x'"):
+    with pytest.raises(BadInput, match="'y' given only 'x'"):
         energy.conditional("x", y=0)
 
 
@@ -43,5 +43,5 @@ def test_every_start_is_another():
 
 
 def test_shapes_that_do_not_fit():
-    with pytest.raises(BadInput, match="one row a class"):
+    with pytest.raises(BadInput, match="one row per class"):
         Linear(jnp.zeros((3, 4)), jnp.zeros(2))

@@ -1,4 +1,4 @@
-"""scikit-learn's refusals, as the doors tell them: each names its own remedy and no other."""
+"""Errors of scikit-learn, translated: each has its own remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def model():
 @pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("columns", [["b", "a", "c"], ["a", "b"], None])
-def test_other_columns_are_told_by_those_of_the_fit(model, columns):
+def test_errors_about_columns_name_those_of_the_fit(model, columns):
     other = X[:, :2] if columns is None else FRAME[columns]
     with pytest.raises(BadInput, match=r"^X: .*expected the columns that the model was fitted with.*order"):
         model.predict(other)
@@ -36,16 +36,16 @@ def test_other_columns_are_told_by_those_of_the_fit(model, columns):
         (np.stack([Y, Y], 1), "one label for each row"),
     ],
 )
-def test_labels_are_told_as_labels(y, expected):
-    with pytest.raises(BadInput, match=f"^y: .*expected {expected}") as refusal:
+def test_errors_about_labels(y, expected):
+    with pytest.raises(BadInput, match=f"^y: .*expected {expected}") as caught:
         LinearClassifier().fit(X, y)
-    assert "Mixture" not in str(refusal.value) and "table" not in str(refusal.value)
+    assert "Mixture" not in str(caught.value) and "table" not in str(caught.value)
 
 
-def test_missing_values_of_x_and_of_weights_have_remedies_of_their_own():
-    holes = np.where(np.arange(20)[:, None] == 3, np.nan, X)
+def test_missing_values_in_x_and_in_weights_have_different_remedies():
+    rows = np.where(np.arange(20)[:, None] == 3, np.nan, X)
     with pytest.raises(BadInput, match=r"^X: found Input X contains NaN; .*GaussianMixture"):
-        LinearClassifier().fit(holes, Y)
-    with pytest.raises(BadInput, match=r"^sample_weight: .*NaN") as refusal:
+        LinearClassifier().fit(rows, Y)
+    with pytest.raises(BadInput, match=r"^sample_weight: .*NaN") as caught:
         LinearClassifier().fit(X, Y, sample_weight=np.full(20, np.nan))
-    assert "Mixture" not in str(refusal.value)
+    assert "Mixture" not in str(caught.value)

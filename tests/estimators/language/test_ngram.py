@@ -1,4 +1,4 @@
-"""The language model's manners: text in, numbers and text out, and refusals in sentences."""
+"""The n-gram estimator: texts in, probabilities and texts out, and its error messages."""
 
 from __future__ import annotations
 

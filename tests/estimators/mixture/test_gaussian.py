@@ -1,4 +1,4 @@
-"""GaussianMixture, KMeans and BernoulliMixture: scikit-learn's answers, and what it lacks."""
+"""GaussianMixture, KMeans and BernoulliMixture: results of scikit-learn, and features beyond it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sklearn.mixture
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
-from energax import BadInput, NotFitted
+from energax import BadInput, NotFitted, log_prob, posterior
 from energax.estimators import BernoulliMixture, GaussianMixture, KMeans
 
 TYPES = ["full", "tied", "diag", "spherical"]
@@ -48,7 +48,7 @@ def test_every_iteration_has_the_likelihood_of_scikit_learn(iris, covariance_typ
         )
 
 
-def test_means_alone_may_be_given(iris):
+def test_only_means_may_be_given(iris):
     gm = GaussianMixture(3, means_init=iris[[0, 60, 120]], random_state=0).fit(iris)
     assert gm.converged_ and gm.score(iris) > -1.3
     with pytest.raises(BadInput, match="means_init"):
@@ -79,9 +79,32 @@ def test_missing_values_weights_and_imputation(iris):
     error = np.sqrt(np.mean((filled - iris)[hidden] ** 2))
     column_means = np.where(hidden, np.nanmean(X, 0), X)
     assert error < 0.5 * np.sqrt(np.mean((column_means - iris)[hidden] ** 2))
-    # What is known of a row decides its component, and its density is that of the known part.
+    # The observed values of a row determine its component and its density.
     assert (gm.predict(X) == gm.predict(filled)).mean() > 0.9
     assert np.isfinite(gm.score_samples(X)).all()
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_results_are_those_of_infer(iris, missing):
+    """Estimators and `energax.infer` share the compiled functions of a mixture."""
+    X = iris.copy()
+    if missing:
+        X[::3, 1] = np.nan
+    gm = GaussianMixture(3, random_state=0).fit(X)
+    np.testing.assert_array_equal(log_prob(gm.energy_, {"x": X}).value, gm.score_samples(X))
+    found = posterior(gm.energy_, {"x": X})
+    np.testing.assert_array_equal(found.marginals["z"], gm.predict_proba(X))
+    if missing:
+        np.testing.assert_array_equal(found.mean["x"], gm.impute(X))
+
+
+def test_data_frames_are_validated_once(iris):
+    """An array made of a data frame has no column names, and would be warned of."""
+    frame = load_iris(as_frame=True).data
+    gm, km = GaussianMixture(2, random_state=0).fit(frame), KMeans(2, random_state=0).fit(frame)
+    assert gm.bic(frame) > gm.aic(frame)
+    np.testing.assert_array_equal(gm.impute(frame), iris)
+    np.testing.assert_array_equal(km.impute(frame), iris)
 
 
 def test_a_weight_is_a_number_of_copies(iris):
@@ -93,7 +116,7 @@ def test_a_weight_is_a_number_of_copies(iris):
     np.testing.assert_allclose(weighted.covariances_, copied.covariances_, rtol=1e-6)
 
 
-def test_minibatches_come_near_the_whole():
+def test_minibatches_approach_the_full_fit():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2)) + 5])
     rng.shuffle(X)
@@ -115,13 +138,13 @@ def test_single_precision_stays_single(iris):
     assert gm.means_.dtype == gm.score_samples(iris).dtype == np.float32
 
 
-def test_warm_start_goes_on(iris):
+def test_warm_start_continues(iris):
     gm = GaussianMixture(3, random_state=0, max_iter=300, tol=1e-6, warm_start=True).fit(iris)
     first = gm.n_iter_
     assert gm.fit(iris).n_iter_ < max(first, 3)
 
 
-def test_saved_and_pickled_models_say_the_same(iris, tmp_path):
+def test_saved_and_pickled_models_give_the_same_results(iris, tmp_path):
     gm = GaussianMixture(2, random_state=0).fit(iris)
     gm.save(tmp_path / "gm.energax")
     for again in (GaussianMixture.load(tmp_path / "gm.energax"), pickle.loads(pickle.dumps(gm))):
@@ -147,19 +170,19 @@ def test_saved_and_pickled_models_say_the_same(iris, tmp_path):
         (BernoulliMixture(1), [[0.0, 0.5]], "binarize"),
     ],
 )
-def test_bad_input_is_refused_in_a_sentence(estimator, X, word):
+def test_bad_input_is_rejected(estimator, X, word):
     with pytest.raises(BadInput, match=word):
         estimator.fit(X)
 
 
-def test_unfitted_models_say_so(iris):
+def test_unfitted_models_raise(iris):
     for estimator in (GaussianMixture(), KMeans(), BernoulliMixture()):
         with pytest.raises(NotFitted, match="fit"):
             estimator.predict(iris)
 
 
 @pytest.mark.filterwarnings("ignore:.*onverge")
-def test_constant_columns_and_duplicates_do_no_harm():
+def test_constant_columns_and_duplicates_are_harmless():
     X = np.repeat([[1.0, 5.0, 0.0], [1.0, 7.0, 1.0]], 20, axis=0)
     gm = GaussianMixture(4, random_state=0).fit(X)
     assert np.isfinite(gm.means_).all() and np.isfinite(gm.score(X))
@@ -191,14 +214,14 @@ def test_k_means_weights_are_copies(iris):
     assert weighted.inertia_ == pytest.approx(copied.inertia_)
 
 
-def test_empty_clusters_are_moved_to_the_rows_worst_off():
+def test_empty_clusters_are_moved_to_the_farthest_rows():
     X = np.array([[0.0], [0.1], [5.0], [5.1], [20.0]])
     km = KMeans(3, init=np.array([[0.0], [1000.0], [2000.0]])).fit(X)
     assert sorted(np.unique(km.labels_)) == [0, 1, 2]
     assert km.inertia_ == pytest.approx(0.01)
 
 
-def test_k_means_with_holes(iris):
+def test_k_means_with_missing_values(iris):
     rng = np.random.default_rng(0)
     X = iris.copy()
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -210,15 +233,15 @@ def test_k_means_with_holes(iris):
     assert np.isfinite(km.impute(X)).all()
 
 
-def test_soft_k_means_gives_shares(iris):
+def test_soft_k_means_gives_responsibilities(iris):
     km = KMeans(3, init=iris[::50], temperature=0.5, max_iter=1000).fit(iris)
-    shares = km.responsibilities(iris)
-    np.testing.assert_allclose(shares.sum(1), 1)
-    np.testing.assert_allclose(shares.T @ iris / shares.sum(0)[:, None], km.cluster_centers_, atol=0.05)
-    assert 0.01 < (1 - shares.max(1)).mean() < 0.3
+    weights = km.responsibilities(iris)
+    np.testing.assert_allclose(weights.sum(1), 1)
+    np.testing.assert_allclose(weights.T @ iris / weights.sum(0)[:, None], km.cluster_centers_, atol=0.05)
+    assert 0.01 < (1 - weights.max(1)).mean() < 0.3
 
 
-def test_k_means_minibatches_come_near_the_whole(iris):
+def test_k_means_minibatches_approach_the_full_fit(iris):
     rng = np.random.default_rng(0)
     X = iris[rng.integers(0, 150, 3000)]
     km = KMeans(3, random_state=0)
@@ -230,7 +253,7 @@ def test_k_means_minibatches_come_near_the_whole(iris):
 # -- Bernoulli -----------------------------------------------------------------------------
 
 
-def test_bernoulli_mixture_finds_what_made_the_rows():
+def test_bernoulli_mixture_recovers_the_true_parameters():
     rng = np.random.default_rng(0)
     probs = np.array([[0.9] * 5 + [0.1] * 5, [0.1] * 5 + [0.9] * 5])
     z = rng.integers(0, 2, 1000)
@@ -248,7 +271,7 @@ def test_bernoulli_mixture_finds_what_made_the_rows():
 
 
 @pytest.mark.parametrize("model", [GaussianMixture(2, random_state=0), KMeans(2, random_state=0)])
-def test_fit_forgets_what_partial_fit_saw(model):
+def test_fit_ignores_earlier_partial_fit(model):
     X = np.random.default_rng(0).normal(size=(60, 2)) + 5 * (np.arange(60) % 2)[:, None]
     fresh = clone(model).fit(X)
     again = clone(model).partial_fit(X).fit(X)
@@ -256,7 +279,7 @@ def test_fit_forgets_what_partial_fit_saw(model):
     again.partial_fit(X)
 
 
-def test_minibatches_from_far_away_come_to_the_moments_of_the_rows():
+def test_minibatches_from_a_distant_start_reach_the_moments_of_the_rows():
     X = np.random.default_rng(0).normal(3.0, 1.0, (200, 1))
     model = GaussianMixture(1, means_init=[[0.0]], reg_covar=0)
     for _ in range(6):
@@ -269,8 +292,8 @@ def test_minibatches_from_far_away_come_to_the_moments_of_the_rows():
     "model", [GaussianMixture(1), KMeans(1), BernoulliMixture(1)], ids=lambda m: type(m).__name__
 )
 @pytest.mark.parametrize("before", ["fit", "partial_fit"])
-def test_a_few_rows_move_what_many_found_by_little(model, before):
-    """One row after a thousand moves a mean by about a thousandth of its way; as many rows by half of it."""
+def test_a_few_rows_change_a_model_of_many_rows_only_a_little(model, before):
+    """One row after a thousand moves a mean by about a thousandth of the distance; a thousand by half."""
     rng = np.random.default_rng(0)
     X = (rng.random((1000, 2)) < 0.3).astype(float)
     centre = lambda m: np.ravel(
@@ -283,8 +306,8 @@ def test_a_few_rows_move_what_many_found_by_little(model, before):
     assert (centre(again) - old > 0.3 * (1 - old)).all()
 
 
-@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")  # a floor is worse than none
-def test_a_warm_start_heeds_what_was_changed():
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")  # the floor lowers the likelihood
+def test_a_warm_start_uses_changed_arguments():
     X = load_iris().data
     model = GaussianMixture(2, warm_start=True, random_state=0).fit(X).set_params(reg_covar=10.0)
     assert np.linalg.eigvalsh(model.fit(X).covariances_).min() > 9.99
@@ -293,14 +316,14 @@ def test_a_warm_start_heeds_what_was_changed():
             clone(model).fit(X).set_params(**change).fit(X)
     with pytest.raises(BadInput, match=r"X: found 2 columns; expected 4.*warm_start=False"):
         model.fit(X[:, :2])
-    # Its numbers go on in the precision of the new table.
+    # The dtype is that of the new table.
     single = GaussianMixture(2, warm_start=True, random_state=0).fit(X.astype(np.float32))
     assert single.means_.dtype == np.float32 and single.fit(X).means_.dtype == np.float64
 
 
-@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")  # a prior is worse than none
-def test_a_warm_start_of_a_bernoulli_mixture_heeds_its_prior():
-    """With 100 ones and 100 zeros seen beforehand, every probability is near a half."""
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")  # the prior lowers the likelihood
+def test_a_warm_start_of_a_bernoulli_mixture_uses_its_prior():
+    """With 100 ones and 100 zeros added to the counts, every probability is near a half."""
     X = np.tile([[1, 0, 1, 0], [0, 1, 0, 1]], (10, 1))
     model = BernoulliMixture(2, alpha=0.1, warm_start=True, random_state=0).fit(X)
     assert np.abs(model.probs_ - 0.5).min() > 0.45
@@ -310,30 +333,30 @@ def test_a_warm_start_of_a_bernoulli_mixture_heeds_its_prior():
 
 
 @pytest.mark.parametrize(
-    ("covariance_type", "given", "said"),
+    ("covariance_type", "given", "words"),
     [
         ("full", np.array([np.eye(2), -np.eye(2)]), "not positive definite"),
         ("diag", np.array([[1.0, 2.0], [0.0, 1.0]]), "0 to 2; expected finite numbers > 0"),
     ],
 )
-def test_precisions_that_are_none(covariance_type, given, said):
+def test_invalid_precisions(covariance_type, given, words):
     model = GaussianMixture(2, covariance_type=covariance_type, precisions_init=given)
-    with pytest.raises(BadInput, match=f"precisions_init: .*{said}"):
+    with pytest.raises(BadInput, match=f"precisions_init: .*{words}"):
         model.fit(load_iris().data[:, :2])
 
 
 @pytest.mark.parametrize("model", [GaussianMixture(3), KMeans(3)], ids=lambda m: type(m).__name__)
-def test_complete_rows_follow_incomplete_ones_and_the_other_way_round(model):
+def test_partial_fit_with_and_without_missing_values(model):
     X = load_iris().data[:, :2]
-    holes = X.copy()
-    holes[::7, 0] = np.nan
-    for before, after in ((X, holes), (holes, X)):
+    missing = X.copy()
+    missing[::7, 0] = np.nan
+    for before, after in ((X, missing), (missing, X)):
         known = clone(model).set_params(random_state=0).fit(before)
         score = known.score(X)
         assert known.partial_fit(after).score(X) > score - 0.1 * abs(score)
 
 
-def test_what_is_known_is_imputed_as_it_came():
+def test_impute_keeps_observed_values_of_a_binarized_table():
     X = np.tile([[1, 0, 1, 0], [0, 1, 0, 1]], (9, 1))
     model = BernoulliMixture(2, binarize=0.3, random_state=0).fit(X)
     row = np.array([[0.6, 0.1, 0.6, np.nan]])

@@ -1,4 +1,4 @@
-"""KMeans where scikit-learn's takes the same call: its signatures, and what it warns of."""
+"""KMeans has the signatures and warnings of scikit-learn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = np.random.default_rng(0).normal(size=(30, 2))
 
 
 def shape_of(method):
-    """Its parameters as a caller meets them: name, kind, default."""
+    """Name, kind and default of every parameter."""
     return [(p.name, p.kind, p.default) for p in inspect.signature(method).parameters.values()]
 
 
@@ -29,7 +29,7 @@ def test_the_signatures_are_scikit_learns(name):
     assert shape_of(getattr(KMeans, name)) == shape_of(getattr(sklearn.cluster.KMeans, name))
 
 
-def test_the_settings_of_scikit_learn_are_there_with_its_defaults():
+def test_arguments_and_defaults_are_those_of_scikit_learn():
     ours, theirs = KMeans().get_params(), sklearn.cluster.KMeans().get_params()
     assert {name: ours[name] for name in theirs} == theirs
 
@@ -45,39 +45,39 @@ def test_weights_may_be_given_by_position():
 
 
 def warnings_of(model, rows):
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as ours:
         warnings.simplefilter("always")
         model.fit(rows)
-    return heard
+    return ours
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
-def test_fewer_distinct_rows_than_clusters_is_warned_of_as_scikit_learn_does(k):
+def test_fewer_distinct_rows_than_clusters_is_a_warning_as_in_scikit_learn(k):
     rows = np.repeat([[0.0, 1.0], [4.0, 2.0], [9.0, 9.0]], 5, axis=0)
-    heard = warnings_of(KMeans(k, random_state=0), rows)
+    ours = warnings_of(KMeans(k, random_state=0), rows)
     theirs = warnings_of(sklearn.cluster.KMeans(k, random_state=0), rows)
-    assert len(heard) == len(theirs) == (k == 5)
-    for warning in heard:
+    assert len(ours) == len(theirs) == (k == 5)
+    for warning in ours:
         assert issubclass(warning.category, errors.ConvergenceWarning)
         assert issubclass(warning.category, sklearn.exceptions.ConvergenceWarning)
         assert "3 distinct clusters, fewer than n_clusters=5" in str(warning.message)
         assert warning.filename == __file__
 
 
-def test_centres_that_coincide_at_a_temperature_are_no_failure():
+def test_coinciding_centres_at_a_temperature_are_no_warning():
     rows = np.repeat([[0.0], [1.0]], 5, axis=0)
     assert not warnings_of(KMeans(3, temperature=1.0, random_state=0, tol=1e-3), rows)
 
 
 @pytest.mark.parametrize(("n_init", "warns"), [("auto", False), (1, False), (4, True)])
-def test_given_centres_are_one_start_and_more_are_warned_of(n_init, warns):
-    heard = warnings_of(KMeans(3, init=X[:3], n_init=n_init), X)
+def test_given_centres_are_one_start_and_more_is_a_warning(n_init, warns):
+    ours = warnings_of(KMeans(3, init=X[:3], n_init=n_init), X)
     theirs = warnings_of(sklearn.cluster.KMeans(3, init=X[:3], n_init=n_init), X)
-    assert [w.category for w in heard] == [w.category for w in theirs] == [RuntimeWarning] * warns
-    assert all("one start, not n_init=4" in str(w.message) for w in heard)
+    assert [w.category for w in ours] == [w.category for w in theirs] == [RuntimeWarning] * warns
+    assert all("one start, not n_init=4" in str(w.message) for w in ours)
 
 
-def test_a_function_for_the_start_is_given_a_generator_as_by_scikit_learn():
+def test_a_start_function_gets_a_generator_as_in_scikit_learn():
     def some_rows(rows, k, random_state):
         assert check_random_state(random_state) is random_state
         return rows[random_state.permutation(len(rows))[:k]]

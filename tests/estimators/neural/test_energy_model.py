@@ -1,4 +1,4 @@
-"""The neural energy recipe against a density that is known."""
+"""EnergyModel against a known density."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def three():
 
 
 def test_the_density_is_the_true_one(three):
-    """Kullback–Leibler to the truth, from paired test rows, is small; log Z is honest."""
+    """The Kullback–Leibler divergence to the truth, estimated from test rows, is small."""
     found = three.log_prob(X_TEST)
     assert found.kind == "estimate"
     divergence = log_density(X_TEST) - found.value
@@ -66,12 +66,12 @@ def test_draws_come_from_the_density(three):
 
 
 def test_missing_values(three):
-    holes = X_TEST[:40].copy()
-    holes[:, 0] = np.where(holes[:, 1] > -2.7, np.nan, holes[:, 0])  # the upper centre has x near 100
-    filled = three.impute(holes)
-    gone = np.isnan(holes[:, 0])
-    assert gone.sum() > 3 and np.abs(filled[gone, 0] - 100).max() < 12
-    assert np.array_equal(filled[~gone], X_TEST[:40][~gone])
+    rows = X_TEST[:40].copy()
+    rows[:, 0] = np.where(rows[:, 1] > -2.7, np.nan, rows[:, 0])  # the upper centre has x near 100
+    filled = three.impute(rows)
+    missing = np.isnan(rows[:, 0])
+    assert missing.sum() > 3 and np.abs(filled[missing, 0] - 100).max() < 12
+    assert np.array_equal(filled[~missing], X_TEST[:40][~missing])
 
 
 def test_another_learner():
@@ -83,7 +83,7 @@ def test_another_learner():
     assert model.score(X_TEST) > gaussian + 0.1
 
 
-def test_kept_by_either_way_it_says_the_same(three, tmp_path):
+def test_saved_and_pickled_models_give_the_same_results(three, tmp_path):
     three.save(tmp_path / "m")
     for back in (energax.load(tmp_path / "m"), pickle.loads(pickle.dumps(three))):
         assert repr(back) == repr(three)
@@ -92,18 +92,18 @@ def test_kept_by_either_way_it_says_the_same(three, tmp_path):
         assert repr(back.log_partition_) == repr(three.log_partition_)
 
 
-def test_passes_keep_the_units_of_the_first():
+def test_partial_fit_keeps_the_scaling_of_the_first_call():
     model = EnergyModel((8,), random_state=0, n_importance=1024).partial_fit(X)
     scale = model.scale_
     model.partial_fit(2 * X)
     assert np.array_equal(model.scale_, scale)
-    # A model that stands still meets other noise at every pass.
+    # With step size 0, only the noise differs between calls.
     model.set_params(learning_rate=0.0)
     still = [model.partial_fit(X).history_["objective"][-1] for _ in range(3)]
     assert len(set(still)) == 3
 
 
-def test_no_number_of_rows_averages_the_error_of_log_z_away(three):
+def test_the_error_of_log_z_is_shared_by_all_rows(three):
     error = float(three.log_partition_.stderr)
     rows = three.log_prob(X_TEST)
     assert rows.shared == pytest.approx(error)
@@ -112,7 +112,7 @@ def test_no_number_of_rows_averages_the_error_of_log_z_away(three):
     assert float(rows.sum().stderr) == pytest.approx(error * len(rows), rel=1e-2)
 
 
-def test_weight_decay_leaves_the_gaussian():
+def test_weight_decay_does_not_change_the_gaussian():
     learner = Descent(ScoreMatching(), optax.adamw(1e-2, weight_decay=1.0))
     model = EnergyModel((4,), learner=learner, max_iter=2, n_importance=256, random_state=0).fit(X)
     whitening = np.linalg.inv(model.noise_scale_.astype(float)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The RBM recipe: exact likelihoods against enumeration, any learner, missing pixels, saving."""
+"""BernoulliRBM: exact likelihoods against enumeration, learners, missing values, saving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pairs():
 
 
 def by_hand(model, X):
-    """log p(x) from the published θ, over all joint values, in float64."""
+    """log p(x) from the fitted parameters, by sums over all joint values, in float64."""
     W, b, c = model.components_.T, model.intercept_visible_, model.intercept_hidden_
     zs = np.array(list(itertools.product([0, 1], repeat=W.shape[1])))
     free = lambda X: logsumexp(X @ b[:, None] + X @ W @ zs.T + zs @ c, axis=1)
@@ -39,7 +39,7 @@ def test_log_prob_is_exact(pairs):
     found = pairs.log_prob(PAIRS)
     assert found.kind == "exact" and found.value.dtype == np.float64
     assert np.allclose(found.value, by_hand(pairs, PAIRS), rtol=1e-10)
-    assert pairs.score(PAIRS) > -np.log(2) - 0.1  # no model of these rows is better than −log 2
+    assert pairs.score(PAIRS) > -np.log(2) - 0.1  # −log 2 is the maximum
 
 
 def test_missing_pixels_are_summed_out(pairs):
@@ -58,7 +58,7 @@ def test_hidden_means(pairs):
 
 
 def test_draws_have_the_frequencies_of_the_model(pairs):
-    """χ² over the 16 patterns, the draws exact and independent; false alarm 1e-4."""
+    """χ² test over the 16 patterns of exact, independent draws, at level 1e-4."""
     from scipy.stats import chisquare
 
     drawn = pairs.sample(2000)
@@ -66,14 +66,14 @@ def test_draws_have_the_frequencies_of_the_model(pairs):
     p = np.exp(by_hand(pairs, np.array(list(itertools.product([0, 1], repeat=4)))))
     order = np.argsort(p)
     counts, expected = np.bincount(codes, minlength=16)[order], 2000 * p[order]
-    rare = np.cumsum(expected) < 5  # patterns that are hardly ever seen go into the next cell
+    rare = np.cumsum(expected) < 5  # rare patterns are merged into the next cell
     first = rare.sum()
     counts = np.append(counts[: first + 1].sum(), counts[first + 1 :])
     expected = np.append(expected[: first + 1].sum(), expected[first + 1 :])
     assert len(expected) > 2 and chisquare(counts, expected).pvalue > 1e-4
 
 
-def test_gibbs_goes_on_and_leaves_the_rows_binary(pairs):
+def test_gibbs_draws_new_binary_rows_in_every_call(pairs):
     one, two = pairs.gibbs(PAIRS), pairs.gibbs(PAIRS)
     assert set(np.unique(one)) <= {0.0, 1.0} and not np.array_equal(one, two)
     with pytest.raises(BadInput, match="impute"):
@@ -94,20 +94,20 @@ def test_digits(binary_digits):
 
 def test_learning_from_missing_pixels():
     rng = np.random.default_rng(0)
-    holes = np.where(rng.random(PAIRS.shape) < 0.3, np.nan, PAIRS)
-    model = BernoulliRBM(2, n_iter=150, learning_rate=0.05, random_state=0).fit(holes)
-    assert model.score(PAIRS) > -1.2  # −4 log 2 = −2.8 is no structure at all
-    assert (model.impute(holes) == PAIRS).mean() > 0.97
+    rows = np.where(rng.random(PAIRS.shape) < 0.3, np.nan, PAIRS)
+    model = BernoulliRBM(2, n_iter=150, learning_rate=0.05, random_state=0).fit(rows)
+    assert model.score(PAIRS) > -1.2  # independent fair coins have −4 log 2 = −2.8
+    assert (model.impute(rows) == PAIRS).mean() > 0.97
 
 
-def test_weights_count_rows():
+def test_sample_weights():
     only = BernoulliRBM(1, n_iter=100, learning_rate=0.05, random_state=0).fit(
         PAIRS, sample_weight=PAIRS[:, 0] + 1e-6
     )
     assert only.score(PAIRS[:1]) > -0.5 and only.score(PAIRS[1:2]) < -5
 
 
-def test_passes_go_on_with_the_state_of_the_optimizer():
+def test_partial_fit_continues_with_the_state_of_the_optimizer():
     passes, again = BernoulliRBM(2, learning_rate=0.05, random_state=0), BernoulliRBM(2, random_state=0)
     for _ in range(80):
         passes.partial_fit(PAIRS)
@@ -117,7 +117,7 @@ def test_passes_go_on_with_the_state_of_the_optimizer():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_kept_by_either_way_it_says_the_same(dtype, tmp_path):
+def test_saved_and_pickled_models_give_the_same_results(dtype, tmp_path):
     model = BernoulliRBM(2, n_iter=3, random_state=0).fit(PAIRS.astype(dtype))
     model.save(tmp_path / "m")
     for back in (energax.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))):
@@ -141,7 +141,7 @@ def test_set_output_and_names():
 
 
 def known_machine(n_components):
-    """A machine with strong couplings, and its p(z | what is known of x), E[x | …] by listing both layers."""
+    """An RBM with strong weights, and its E[x] and E[z] given observed values, by enumeration."""
     rng = np.random.default_rng(3)
     model = BernoulliRBM(n_components, n_iter=1, random_state=0).fit(np.eye(5))
     weight = rng.normal(scale=1.5, size=(5, n_components))
@@ -154,30 +154,30 @@ def known_machine(n_components):
 
     def means(row):
         fits = np.all(np.isnan(row) | (x == row), axis=1)
-        share = p * fits[:, None] / (p * fits[:, None]).sum()
-        return share.sum(1) @ x, share.sum(0) @ z
+        joint = p * fits[:, None] / (p * fits[:, None]).sum()
+        return joint.sum(1) @ x, joint.sum(0) @ z
 
     return model, means
 
 
-HOLES = np.array([[1, np.nan, np.nan, 0, 1], [np.nan] * 5, [0, 0, 1, 1, np.nan], [1, 0, 0, 0, 1]])
+INCOMPLETE = np.array([[1, np.nan, np.nan, 0, 1], [np.nan] * 5, [0, 0, 1, 1, np.nan], [1, 0, 0, 0, 1]])
 
 
-def test_hidden_units_given_what_is_known():
-    """p(z | known) is the mean of p(z | x) over x, and not p(z | mean of x)."""
+def test_hidden_units_given_observed_values():
+    """p(z | observed) is the mean of p(z | x) over x, not p(z | mean of x)."""
     model, means = known_machine(3)
-    found, filled = model.transform(HOLES), model.impute(HOLES)
-    for row, units, picture in zip(HOLES, found, filled, strict=True):
+    found, filled = model.transform(INCOMPLETE), model.impute(INCOMPLETE)
+    for row, units, picture in zip(INCOMPLETE, found, filled, strict=True):
         x, z = means(row)
         np.testing.assert_allclose(units, z, rtol=1e-6)
         assert (picture == np.where(np.isnan(row), x > 0.5, row)).all()
 
 
-def test_many_hidden_units_given_what_is_known_by_chains(monkeypatch):
-    """4 chains of 200 sweeps: within 0.1 of the truth, whose chains mix in a few sweeps."""
+def test_many_hidden_units_given_observed_values_by_gibbs_sampling(monkeypatch):
+    """4 chains of 200 sweeps are within 0.1 of the truth; these chains mix in a few sweeps."""
     model, _ = known_machine(3)
     with jax.enable_x64(True):
         model.energy_ = RBM(model.energy_.weight / 2, model.energy_.bias, model.energy_.hidden_bias)
-    truth = model.transform(HOLES)
+    truth = model.transform(INCOMPLETE)
     monkeypatch.setattr("energax.estimators._neural.rbm._MOST_STATES", 1)
-    assert np.abs(model.transform(HOLES) - truth).max() < 0.1
+    assert np.abs(model.transform(INCOMPLETE) - truth).max() < 0.1

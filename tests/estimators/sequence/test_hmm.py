@@ -1,4 +1,4 @@
-"""The presets against hmmlearn, from the same start; and their doors."""
+"""The HMM estimators against hmmlearn, from the same start; input validation."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_k_best_forecast_sample_and_criteria():
     assert model.forecast(SYMBOLS, 2, LENGTHS).mean.shape == (4, 2, 5)
     shown, states = model.sample(4000, random_state=0, currstate=1)
     assert states[0] == 1 and shown.shape == (4000, 1)
-    # 4000 draws: the share of a state within 5 standard errors at twice the variance of independent ones.
+    # 4000 draws: the frequency of a state within 5 standard errors at twice the variance of independent ones.
     at_rest = model.get_stationary_distribution()
     np.testing.assert_allclose(at_rest @ START["transmat_"], at_rest)
     assert np.all(np.abs(np.bincount(states, minlength=3) / 4000 - at_rest) < 5 * np.sqrt(0.5 / 4000))
@@ -168,7 +168,7 @@ def test_manners(tmp_path):
 
 
 def test_columns_may_be_told_by_hand():
-    """As scripts for hmmlearn do; a number that the means contradict is refused."""
+    """As scripts for hmmlearn do; a number that contradicts the means raises."""
     model = GaussianHMM(2)
     model.n_features = 3
     model.startprob_, model.transmat_ = np.full(2, 0.5), np.full((2, 2), 0.5)

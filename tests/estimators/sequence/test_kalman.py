@@ -1,4 +1,4 @@
-"""The Kalman estimator: published numbers, a peer's answers, coverage, missing values, the door."""
+"""The Kalman estimator: published numbers, statsmodels, coverage, missing values, input validation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_nile_has_its_published_variances(nile):
     assert nile.converged_
     np.testing.assert_allclose(nile.emission_covariance_, 15099, rtol=1e-3)
     np.testing.assert_allclose(nile.transition_covariance_, 1469.1, rtol=2e-3)
-    np.testing.assert_array_equal(nile.transition_, [[1.0]])  # given, so held
+    np.testing.assert_array_equal(nile.transition_, [[1.0]])  # given, so not learned
 
 
 def test_statsmodels_says_the_same(nile):
@@ -73,7 +73,7 @@ def walks(n, steps, seed):
 
 
 def test_bands_cover_what_they_say():
-    """2000 forecasts of the true model: 80 % ± 4 standard errors, false alarm 1 in 10⁴; sharp as well."""
+    """2000 forecasts of the true model: 80 % ± 4 standard errors, false alarm 1 in 10⁴."""
     n, steps = 2000, 24
     x = walks(n, steps + 3, 0)
     model = LinearGaussianChain.local_level(1.0, 2.25)
@@ -81,10 +81,10 @@ def test_bands_cover_what_they_say():
     bands = model.forecast(before, 3, level=0.8, lengths=[steps] * n)
     inside = ((bands.lower < after) & (after < bands.upper)).mean(axis=(0, 2))
     assert np.abs(inside - 0.8).max() < 4 * np.sqrt(0.8 * 0.2 / n)
-    # The variance of what is ahead grows by one a step, from the steady state of the filter.
+    # The variance of the forecast grows by one per step, from the steady state of the filter.
     steady = (1 + np.sqrt(1 + 4 * 2.25)) / 2
     np.testing.assert_allclose(bands.covariance[0, :, 0, 0], steady + 2.25 + np.arange(3), rtol=1e-3)
-    # And of what is missing inside: imputed with the right spread.
+    # Missing values inside a sequence are imputed with the right variance.
     missing = x[:, :steps].copy()
     missing[:, 10] = np.nan
     filled = model.impute(missing.reshape(-1, 1), lengths=[steps] * n).reshape(n, steps)
@@ -109,7 +109,7 @@ def test_ragged_sequences_lists_and_lengths_are_one():
 
 
 def test_learning_finds_a_rotation():
-    """Two columns that turn, seen in noise: the eigenvalues of A turn as fast."""
+    """A noisy rotation: the eigenvalues of A have its angle."""
     rng = np.random.default_rng(0)
     turn = 0.97 * np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
     z = [np.array([3.0, 0.0])]
@@ -125,7 +125,7 @@ def test_learning_finds_a_rotation():
 
 
 def test_a_track_is_found_again():
-    """Constant velocity in the plane: the smoothed track is nearer than what was seen, and says how near."""
+    """Constant velocity: the smoothed track is nearer than the observations, with the right covariance."""
     truth = LinearGaussianChain.constant_velocity(
         2, dt=0.5, acceleration=0.2, error=4.0, diffuse=1.0, random_state=3
     )
@@ -173,13 +173,21 @@ def test_what_makes_no_sense_is_refused_with_a_sentence():
         (lambda: LinearGaussianChain(0).fit(X), BadInput, "n_states: found 0"),
         (lambda: LinearGaussianChain(1).fit(X[:1]), BadInput, "two steps or more"),
         (lambda: LinearGaussianChain(1).fit(X[:0]), BadInput, "0 sample"),
-        (lambda: LinearGaussianChain(1).fit(np.full((5, 1), np.nan)), BadInput, "no known value in column 0"),
+        (
+            lambda: LinearGaussianChain(1).fit(np.full((5, 1), np.nan)),
+            BadInput,
+            "only missing values in column 0",
+        ),
         (lambda: LinearGaussianChain(1).fit(np.full((5, 1), np.inf)), BadInput, "infinity"),
-        (lambda: LinearGaussianChain(1).fit(np.ones((5, 1))), BadInput, "column 0.*never changes"),
-        (lambda: LinearGaussianChain(1).fit(X, lengths=[3, 4]), BadInput, "sum to 6"),
+        (lambda: LinearGaussianChain(1).fit(np.ones((5, 1))), BadInput, "the constant column 0"),
+        (
+            lambda: LinearGaussianChain(1).fit(X, lengths=[3, 4]),
+            BadInput,
+            "lengths: found a sum of 7; expected 6",
+        ),
         (lambda: LinearGaussianChain(1).fit(X, lengths=[6, 0]), BadInput, "whole numbers >= 1"),
-        (lambda: LinearGaussianChain(1).fit([X, X[:0]]), BadInput, "sequences of shapes"),
-        (lambda: LinearGaussianChain(1).fit([X, X], lengths=[6, 6]), BadInput, "beside a list"),
+        (lambda: LinearGaussianChain(1).fit([X, X[:0]]), BadInput, "an empty sequence"),
+        (lambda: LinearGaussianChain(1).fit([X, X], lengths=[6, 6]), BadInput, "besides a list"),
         (lambda: LinearGaussianChain(1, params=("A",)).fit(X), BadInput, "params: found"),
         (lambda: LinearGaussianChain(1, tol=-1).fit(X), BadInput, "tol"),
         (lambda: LinearGaussianChain(1, max_iter=0).fit(X), BadInput, "max_iter"),

@@ -1,4 +1,4 @@
-"""Classifiers: accuracies on digits, agreement with a peer, labels, passes, and both ways to keep a model."""
+"""Classifiers: accuracy, agreement with scikit-learn, labels, partial_fit, saving and pickling."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_digits(grey_digits, settings, least):
 
 
 def test_cross_entropy_is_logistic_regression():
-    """The objective is convex: another solver must find the same probabilities."""
+    """The objective is convex, so that another solver finds the same probabilities."""
     X = StandardScaler().fit_transform(IRIS)
     alpha = 0.01
     ours = LinearClassifier(alpha=alpha, tol=1e-12).fit(X, SPECIES)
@@ -48,7 +48,7 @@ def test_cross_entropy_is_logistic_regression():
     )
 
 
-def test_weights_are_repetitions():
+def test_a_weight_is_a_number_of_repetitions():
     rng = np.random.default_rng(0)
     times = rng.integers(0, 3, len(IRIS))
     weighted = LinearClassifier(alpha=0.01, tol=1e-12).fit(IRIS, SPECIES, sample_weight=times)
@@ -58,7 +58,7 @@ def test_weights_are_repetitions():
     assert np.abs(weighted.predict_proba(IRIS) - repeated.predict_proba(IRIS)).max() < 1e-4
 
 
-def test_two_classes_and_their_margin():
+def test_decision_function_of_two_classes():
     two = SPECIES != "setosa"
     model = LinearClassifier().fit(IRIS[two], SPECIES[two])
     margin = model.decision_function(IRIS[two])
@@ -67,7 +67,7 @@ def test_two_classes_and_their_margin():
     assert np.allclose(model.predict_proba(IRIS[two])[:, 1], 1 / (1 + np.exp(-margin)))
 
 
-def test_a_margin_gives_no_probabilities_and_says_why():
+def test_a_margin_loss_gives_no_probabilities():
     model = LinearClassifier("margin", max_iter=5, tol=None).fit(IRIS, SPECIES)
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError) as caught:
@@ -75,7 +75,7 @@ def test_a_margin_gives_no_probabilities_and_says_why():
     assert "cross-entropy" in str(caught.value.__cause__ or caught.value)
 
 
-def test_any_learner_or_objective_takes_the_place_of_the_default():
+def test_any_learner_or_objective_can_be_given():
     model = LinearClassifier(learner=Descent(CrossEntropy(beta=2.0), optax.adam(0.1)), max_iter=200).fit(
         IRIS, SPECIES
     )
@@ -88,7 +88,7 @@ def test_any_learner_or_objective_takes_the_place_of_the_default():
         LinearClassifier(learner=optax.adam(0.1)).fit(IRIS, SPECIES)
 
 
-def test_mlp_bends_where_a_line_cannot():
+def test_mlp_fits_a_nonlinear_boundary():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 2)) * [1.0, 1e3]
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
@@ -112,9 +112,9 @@ def test_early_stopping_keeps_the_best():
 
 
 def test_padding_is_never_held_out():
-    """17 rows are padded to 32, and one is held out: padding would have a loss of 0, the best there is.
+    """17 rows are padded to 32, and one is held out. A padded row would have a loss of 0, the minimum.
 
-    The row is padding with probability 15/32 if it is drawn among all: ten seeds miss that with 0.002.
+    If padding could be held out, it would be with probability 15/32; ten seeds miss that with 0.002.
     """
     X, y = IRIS[45:62], SPECIES[45:62]  # 5 of one species and 12 of another, far apart
     model = MLPClassifier((4,), alpha=0.0, early_stopping=True, validation_fraction=0.04, tol=None)
@@ -124,21 +124,21 @@ def test_padding_is_never_held_out():
         assert (losses > 0).all() and np.argmin(losses) > 0 and model.score(X, y) > 0.9
 
 
-def test_every_pass_has_its_own_order():
-    """Two passes from the same θ by a rule without memory differ by nothing but the order of the rows."""
-    walk = lambda rate: Descent(CrossEntropy(), optax.sgd(rate))
-    model = LinearClassifier(batch_size=10, learner=walk(0.01), random_state=0)
+def test_every_call_of_partial_fit_has_its_own_order():
+    """Two epochs of SGD from the same parameters differ only in the order of the rows."""
+    sgd = lambda rate: Descent(CrossEntropy(), optax.sgd(rate))
+    model = LinearClassifier(batch_size=10, learner=sgd(0.01), random_state=0)
     first = model.partial_fit(IRIS, SPECIES, classes=np.unique(SPECIES)).coef_
-    model = clone(model).set_params(learner=walk(0.0)).partial_fit(IRIS, SPECIES, classes=np.unique(SPECIES))
+    model = clone(model).set_params(learner=sgd(0.0)).partial_fit(IRIS, SPECIES, classes=np.unique(SPECIES))
     assert not model.coef_.any()
-    second = model.set_params(learner=walk(0.01)).partial_fit(IRIS, SPECIES).coef_
+    second = model.set_params(learner=sgd(0.01)).partial_fit(IRIS, SPECIES).coef_
     assert np.abs(second - first).max() > 1e-4
-    # A whole fit begins anew: what was passed over before it leaves no trace.
+    # `fit` starts again: earlier calls of `partial_fit` have no effect.
     passed = model.fit(IRIS, SPECIES).partial_fit(IRIS, SPECIES).coef_
     assert np.array_equal(passed, clone(model).fit(IRIS, SPECIES).partial_fit(IRIS, SPECIES).coef_)
 
 
-def test_passes_add_up_to_a_fit():
+def test_many_calls_of_partial_fit_converge():
     model = LinearClassifier(learning_rate=0.05, random_state=0)
     for _ in range(60):
         model.partial_fit(IRIS, SPECIES, classes=np.unique(SPECIES))
@@ -147,13 +147,13 @@ def test_passes_add_up_to_a_fit():
         model.partial_fit(IRIS, SPECIES, classes=["a", "b"])
 
 
-def test_an_end_before_convergence_is_told():
+def test_reaching_max_iter_is_a_warning():
     with pytest.warns(ConvergenceWarning, match="Raise max_iter .now 2."):
         model = LinearClassifier(max_iter=2).fit(IRIS, SPECIES)
     assert not model.converged_ and model.n_iter_ == 2
 
 
-def test_divergence_is_an_error_not_a_model():
+def test_divergence_is_an_error():
     with pytest.raises(Diverged, match="lower the learning rate"):
         MLPClassifier((4,), learning_rate_init=1e38, max_iter=20, random_state=0).fit(IRIS, SPECIES)
 
@@ -177,7 +177,7 @@ def test_in_a_pipeline_and_a_grid():
     ],
     ids=["linear", "mlp", "mlp64"],
 )
-def test_kept_by_either_way_it_says_the_same(model, tmp_path):
+def test_saved_and_pickled_models_give_the_same_results(model, tmp_path):
     model = clone(model).fit(IRIS, SPECIES)
     model.save(tmp_path / "m")
     for back in (
@@ -193,7 +193,7 @@ def test_kept_by_either_way_it_says_the_same(model, tmp_path):
         back.partial_fit(IRIS, SPECIES)
 
 
-def test_a_learner_of_closures_is_pickled_but_not_saved(tmp_path):
+def test_a_learner_with_closures_can_be_pickled_but_not_saved(tmp_path):
     model = LinearClassifier(learner=Descent(CrossEntropy(), optax.adam(0.1)), max_iter=5).fit(IRIS, SPECIES)
     back = pickle.loads(pickle.dumps(model))
     assert np.array_equal(back.predict_proba(IRIS), model.predict_proba(IRIS))
@@ -208,12 +208,12 @@ def test_a_learner_of_closures_is_pickled_but_not_saved(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")
 @pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)
-def test_score_has_a_door_too(model):
+def test_score_validates_its_input(model):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.repeat(["a", "b"], 15)
     with pytest.raises(NotFitted):
         clone(model).score(X, y)
     fitted = clone(model).set_params(max_iter=2).fit(X, y)
-    with pytest.raises(BadInput, match="labels of another kind"):
+    with pytest.raises(BadInput, match="labels of another type"):
         fitted.score(X, np.repeat([0, 1], 15))
     for weight in (np.full(30, np.nan), np.ones(29), np.zeros(30)):
         with pytest.raises(BadInput, match="sample_weight"):
@@ -234,16 +234,16 @@ def test_a_step_size_is_a_positive_number(model, rate):
 
 
 def test_columns_of_any_scale_are_standardised():
-    """Seconds or gigaseconds: the same table, the same answers."""
+    """The scale of the columns does not affect predictions."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
     X[:, 0] += 3 * y
-    answers = [
+    results = [
         MLPClassifier((8,), max_iter=50, tol=None, random_state=0).fit(X * scale, y).predict_proba(X * scale)
         for scale in (1.0, 2.0**-30, 2.0**30)
     ]
-    np.testing.assert_allclose(answers[1], answers[0], atol=1e-5)
-    np.testing.assert_allclose(answers[2], answers[0], atol=1e-5)
+    np.testing.assert_allclose(results[1], results[0], atol=1e-5)
+    np.testing.assert_allclose(results[2], results[0], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -256,11 +256,11 @@ def test_class_weights_are_weights_of_rows(model):
     weight = np.where(SPECIES == "setosa", 3.0, 1.0)
     for learn in ("fit", "partial_fit"):
         options = {"classes": np.unique(SPECIES)} if learn == "partial_fit" else {}
-        answers = [
+        results = [
             getattr(by_class, learn)(IRIS, SPECIES, **options).decision_function(IRIS),
             getattr(by_row, learn)(IRIS, SPECIES, sample_weight=weight, **options).decision_function(IRIS),
         ]
-        assert np.array_equal(*answers)
+        assert np.array_equal(*results)
 
 
 @pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)
@@ -275,13 +275,13 @@ def test_class_weights_are_weights_of_rows(model):
         ([1, 2, 3], "expected None, 'balanced', or a dict"),
     ],
 )
-def test_class_weights_at_the_door(model, class_weight, words):
+def test_bad_class_weights_are_rejected(model, class_weight, words):
     with pytest.raises(BadInput, match=f"class_weight: found .*{words}"):
         clone(model).set_params(class_weight=class_weight).fit(IRIS, SPECIES)
 
 
 @pytest.mark.parametrize("model", [LinearClassifier(), MLPClassifier()], ids=lambda m: type(m).__name__)
-def test_passes_cannot_be_balanced(model):
+def test_partial_fit_rejects_balanced_class_weights(model):
     with pytest.raises(BadInput, match=r"class_weight: .*only some of the rows.*compute_class_weight"):
         clone(model).set_params(class_weight="balanced").partial_fit(IRIS, SPECIES, np.unique(SPECIES))
 

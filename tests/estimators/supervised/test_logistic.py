@@ -1,4 +1,4 @@
-"""The linear classifier is logistic regression: a peer's optimum in any units, by any weights."""
+"""LinearClassifier is logistic regression: the optimum of scikit-learn for any scale and any weights."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ TABLES = {"wine": load_wine, "cancer": load_breast_cancer}  # columns from thous
 
 
 def peer(X, y, alpha, weight=None, *, total=None, **settings):
-    """Their objective is a sum over rows, which weigh `total`, and has one row of W for two classes."""
+    """Return scikit-learn's fit.
+
+    Its objective is a sum over rows, of total weight `total`, and for two classes W has one row.
+    """
     if total is None:
         total = len(X) if weight is None else weight.sum()
     C = (2 if len(np.unique(y)) == 2 else 1) / (alpha * total)
     theirs = LogisticRegression(C=C, solver="newton-cg", tol=1e-12, max_iter=10_000, **settings)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its line search complains when there is nothing left to gain
+        warnings.simplefilter("ignore")  # its line search warns at the optimum
         return theirs.fit(X, y, sample_weight=weight)
 
 
 def assert_same_scores(ours, theirs, error=1e-4):
-    """Coefficients that make the same probabilities, those of two classes as the second less the first."""
+    """Assert equal coefficients; for two classes, those of the second minus the first."""
     weight, bias = ours.coef_, ours.intercept_
     if len(ours.classes_) == 2:
         weight, bias = weight[1:] - weight[:1], bias[1:] - bias[:1]
@@ -43,8 +46,8 @@ def assert_same_scores(ours, theirs, error=1e-4):
     ("shift", "dtype", "worse_by"),
     [(0.0, "f8", 1e-5), (100.0, "f8", 1e-5), (1e7, "f8", 1e-5), (0.0, "f4", 1e-5), (1e4, "f4", 1e-3)],
 )
-def test_columns_far_from_the_origin_do_not_end_it_early(shift, dtype, worse_by):
-    """The optimum at default settings is scikit-learn's, wherever zero is."""
+def test_an_offset_of_the_columns_does_not_end_it_early(shift, dtype, worse_by):
+    """The optimum at default settings is that of scikit-learn for any offset."""
     X, y = make_classification(600, 8, weights=[0.97], random_state=0, flip_y=0.02)
     theirs = peer(X, y, 1e-4)
     X = (X + shift).astype(dtype)
@@ -60,7 +63,7 @@ def test_columns_of_any_scale_end_at_the_optimum_of_a_peer(name, alpha):
     ours = LinearClassifier(alpha=alpha, tol=1e-9).fit(X, y)
     assert_same_scores(ours, peer(X, y, alpha))
     assert ours.converged_ and ours.n_iter_ < 250
-    # What is told of the way there is the objective in the units of X.
+    # `history_` has the objective in the units of X.
     loss = log_loss(y, ours.predict_proba(X))
     assert np.isclose(ours.history_["objective"][-1], loss + alpha / 2 * (ours.coef_**2).sum(), atol=1e-9)
     assert np.isclose(ours.history_["penalty"][-1], alpha / 2 * (ours.coef_**2).sum(), rtol=1e-3)
@@ -69,7 +72,7 @@ def test_columns_of_any_scale_end_at_the_optimum_of_a_peer(name, alpha):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", TABLES)
 def test_raw_columns_converge_at_the_default_settings(name, dtype):
-    """Warnings are errors here: 1000 passes were not enough once."""
+    """Warnings are errors here, so the fit converges within max_iter."""
     X, y = TABLES[name](return_X_y=True)
     theirs, X = peer(X, y, 1e-4).predict_proba(X), X.astype(dtype)
     ours = LinearClassifier().fit(X, y)
@@ -84,7 +87,7 @@ def test_weights_of_rows_in_raw_columns():
     assert_same_scores(LinearClassifier(alpha=1e-2, tol=1e-9).fit(X, y, weight), peer(X, y, 1e-2, weight))
 
 
-def test_very_many_columns_are_scaled_one_by_one(monkeypatch):
+def test_many_columns_are_scaled_one_by_one(monkeypatch):
     X, y = TABLES["wine"](return_X_y=True)
     monkeypatch.setattr("energax.estimators._supervised.preconditioner._MOST_COLUMNS", 12)
     ours = LinearClassifier(alpha=1e-2, tol=1e-9).fit(X, y)
@@ -96,7 +99,7 @@ def test_constant_and_repeated_columns_are_harmless():
     X, y = TABLES["wine"](return_X_y=True)
     wide = np.c_[X, X[:, :1], np.full(len(X), 1e6 / 3), np.zeros(len(X))]
     ours = LinearClassifier(alpha=1e-2, tol=1e-9).fit(wide, y)
-    assert np.abs(ours.coef_[:, -2:]).max() < 1e-9  # the intercept does the same, and costs nothing
+    assert np.abs(ours.coef_[:, -2:]).max() < 1e-9  # the intercept has the same effect without a penalty
     assert_same_scores(
         LinearClassifier(alpha=1e-2, tol=1e-9).fit(wide[:, :-2], y), peer(wide[:, :-2], y, 1e-2)
     )
@@ -107,7 +110,7 @@ def test_constant_and_repeated_columns_are_harmless():
     assert not free.coef_[:, -1].any() and np.isfinite(free.coef_).all() and free.score(wide, y) > 0.99
 
 
-def test_passes_after_a_fit_to_raw_columns_begin_at_its_optimum():
+def test_partial_fit_after_fit_starts_at_its_optimum():
     X, y = TABLES["wine"](return_X_y=True)
     model = LinearClassifier(alpha=1e-2, learning_rate=1e-5).fit(X, y)
     best = model.history_["objective"][-1]
@@ -122,12 +125,12 @@ def test_without_an_intercept_it_is_zero(name):
     assert not ours.intercept_.any() and not ours.partial_fit(X, y).intercept_.any()
 
 
-def test_an_intercept_is_chosen_before_the_first_pass():
+def test_fit_intercept_cannot_change_between_calls_of_partial_fit():
     model = LinearClassifier(fit_intercept=False)
     for _ in range(2):
         model.partial_fit(IRIS, SPECIES, classes=np.unique(SPECIES))
     assert not model.intercept_.any() and model.coef_.any()
-    with pytest.raises(BadInput, match=r"fit_intercept: .*began with False.*Call fit"):
+    with pytest.raises(BadInput, match=r"fit_intercept: .*but False in the first call.*Call fit"):
         model.set_params(fit_intercept=True).partial_fit(IRIS, SPECIES)
     assert model.fit(IRIS, SPECIES).intercept_.any()
 

@@ -1,4 +1,4 @@
-"""The network classifier under scikit-learn's names: what it tells of itself, warm starts, and its doors."""
+"""MLPClassifier: attributes of scikit-learn, warm starts, input validation."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("activation", BY_HAND)
-def test_coefficients_are_over_the_columns_as_they_are(activation):
-    """A forward pass by hand over raw X, as scikit-learn's users write it."""
+def test_coefficients_apply_to_the_columns_as_given(activation):
+    """A forward pass written by hand over the raw X."""
     model = clone(QUICK).set_params(activation=activation, dtype="float64").fit(FAR, SPECIES)
     units = FAR
     for i, (weight, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
@@ -56,7 +56,7 @@ def test_shapes_are_those_of_a_peer():
 
 
 def test_two_classes_have_an_output_each():
-    """Where scikit-learn has one, which is ours less the other."""
+    """scikit-learn has a single output, the difference of the two."""
     two = SPECIES != "setosa"
     model = clone(QUICK).fit(IRIS[two], SPECIES[two])
     assert model.n_outputs_ == 2 and model.out_activation_ == "softmax"
@@ -65,24 +65,24 @@ def test_two_classes_have_an_output_each():
     assert clone(model).set_params(loss="margin").fit(IRIS[two], SPECIES[two]).out_activation_ == "identity"
 
 
-def test_losses_are_the_objective_of_every_pass():
+def test_losses_are_the_objective_of_every_epoch():
     model = clone(QUICK).set_params(max_iter=8).fit(IRIS, SPECIES)
     assert model.loss_curve_ == model.history_["objective"].tolist() and len(model.loss_curve_) == 8
     assert model.loss_ == model.loss_curve_[-1] and model.best_loss_ == min(model.loss_curve_)
-    # Whole-batch passes: the next one begins with the loss of the network as it now is.
+    # With full batches, the next epoch reports the loss of the present network.
     weights = sum(float((w**2).sum()) for w in (b.weight for b in model.energy_.network.layers[::2]))
     right = np.searchsorted(model.classes_, SPECIES)
     now = -model.predict_log_proba(IRIS)[np.arange(150), right].mean() + model.alpha / 2 * weights
     assert np.isclose(model.partial_fit(IRIS, SPECIES).loss_, now, rtol=1e-5)
 
 
-def test_held_out_rows_have_a_loss_and_no_accuracy():
+def test_validation_rows_have_a_loss_and_no_accuracy():
     model = clone(QUICK).set_params(early_stopping=True, max_iter=6).fit(IRIS, SPECIES)
     assert model.best_loss_ is None and not hasattr(model, "validation_scores_")
     assert len(model.history_["validation"]) == model.n_iter_ and model.t_ == model.n_iter_ * 135
 
 
-def test_what_it_tells_survives_a_file(tmp_path):
+def test_attributes_are_saved(tmp_path):
     model = clone(QUICK).fit(IRIS, SPECIES)
     model.save(tmp_path / "m")
     for back in (energax.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))):
@@ -91,7 +91,7 @@ def test_what_it_tells_survives_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("n", [150, 450])
-def test_auto_is_two_hundred_rows_or_all(n):
+def test_auto_batches_have_200_rows_at_most(n):
     X, y = np.resize(IRIS, (n, 4)), np.resize(SPECIES, n)
     rows = min(200, n)
     ours = [clone(QUICK).set_params(batch_size=size).fit(X, y) for size in ("auto", rows)]
@@ -100,13 +100,13 @@ def test_auto_is_two_hundred_rows_or_all(n):
 
 
 @pytest.mark.parametrize("size", ["all", 0, 2.5, True])
-def test_batches_are_whole_rows(size):
+def test_bad_batch_sizes_are_rejected(size):
     with pytest.raises(BadInput, match=r"batch_size: found .* a whole number >= 1, 'auto', or None"):
         clone(QUICK).set_params(batch_size=size).fit(IRIS, SPECIES)
 
 
-def test_a_warm_start_goes_on_where_the_fit_before_ended():
-    """By a rule without memory, over all rows: twice five passes are ten."""
+def test_a_warm_start_continues_from_the_previous_fit():
+    """With SGD and full batches, twice five epochs equal ten."""
     model = MLPClassifier(
         (6,),
         batch_size=None,
@@ -119,7 +119,7 @@ def test_a_warm_start_goes_on_where_the_fit_before_ended():
     np.testing.assert_allclose(parts.decision_function(FAR), whole.decision_function(FAR), rtol=1e-10)
     np.testing.assert_allclose(parts.loss_curve_, whole.loss_curve_, rtol=1e-10)
     assert (parts.t_, parts.n_iter_) == (whole.t_, 5) == (1500, 5)
-    # The units of the columns stay those that the network was learned in.
+    # The scaling is that of the first fit.
     other = FAR + 7
     assert np.array_equal(parts.fit(other, SPECIES).mean_, whole.mean_)
     cold = parts.set_params(warm_start=False).fit(FAR, SPECIES)
@@ -143,7 +143,7 @@ def test_a_warm_start_takes_another_activation_and_no_other_shape():
     np.testing.assert_allclose(scores, by_hand, atol=1e-4)
 
 
-def test_passes_are_counted_on():
+def test_epochs_of_partial_fit_are_added():
     model = clone(QUICK).fit(IRIS, SPECIES)
     model.partial_fit(IRIS[:50], SPECIES[:50])
     assert len(model.loss_curve_) == 6 and model.t_ == 800 and model.n_iter_ == 1
@@ -161,22 +161,22 @@ class _Halved:
         (np.sinh, r"sinh, which raises .*Use jax\.numpy\.sinh"),
         (math.tanh, "a function of JAX arrays"),
         (lambda x: x / 0 if x > 0 else x, "a function of JAX arrays"),
-        (jnp.sum, r"sum, which makes float32 of shape \(\) of 3 units"),
-        (_Halved(), r"_Halved, which makes float32 of shape \(1,\)"),
-        (lambda x: x > 0, "makes bool of shape"),
-        (lambda x: None, "a real number of every unit"),
+        (jnp.sum, r"sum, which returns float32 of shape \(\) for 3 units"),
+        (_Halved(), r"_Halved, which returns float32 of shape \(1,\)"),
+        (lambda x: x > 0, "returns bool of shape"),
+        (lambda x: None, "a real number for every unit"),
         ("tanhh", "a function, or one of identity"),
         (["tanh"], "a function, or one of identity"),
     ],
 )
 @pytest.mark.parametrize("model", [QUICK, EnergyModel((4,), max_iter=2)], ids=["mlp", "energy"])
-def test_an_activation_makes_a_number_of_a_number(model, activation, words):
+def test_bad_activations_are_rejected(model, activation, words):
     with pytest.raises(BadInput, match=f"activation: found .*{words}"):
         clone(model).set_params(activation=activation).fit(IRIS, SPECIES)
 
 
 @pytest.mark.parametrize("activation", [jnp.tanh, jax.nn.leaky_relu, lambda x: x**2, "gelu"])
-def test_an_activation_of_jax_is_taken(activation):
+def test_functions_of_jax_are_activations(activation):
     model = clone(QUICK).set_params(activation=activation).fit(IRIS, SPECIES)
     assert np.isfinite(model.decision_function(IRIS)).all()
 
@@ -192,13 +192,13 @@ def test_an_activation_of_jax_is_taken(activation):
         *(("n_iter_no_change", v, "a whole number >= 1") for v in (0, -3, 1.5, "x", None, True)),
     ],
 )
-def test_early_stopping_is_refused_under_its_own_names(name, value, expected, early_stopping):
+def test_errors_of_early_stopping_name_the_argument(name, value, expected, early_stopping):
     model = clone(QUICK).set_params(early_stopping=early_stopping, **{name: value})
     with pytest.raises(BadInput, match=f"^{name}: found .*{expected}"):
         model.fit(IRIS, SPECIES)
 
 
-def test_some_row_is_left_to_learn_from():
+def test_at_least_one_row_is_left_for_training():
     model = clone(QUICK).set_params(early_stopping=True, validation_fraction=0.9)
-    with pytest.raises(BadInput, match=r"^validation_fraction: .*holds out 4 of 4 rows that count"):
+    with pytest.raises(BadInput, match=r"^validation_fraction: .*holds out 4 of 4 rows of positive weight"):
         model.fit(IRIS[48:52], SPECIES[48:52])

@@ -1,4 +1,4 @@
-"""Approximations on networks, against exact answers: on trees equal, on loops near, bounds below."""
+"""Approximate inference against exact inference: equal on trees, close on loops, bounds from below."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GRID = MarkovField(
 )  # fmt: skip
 
 
-def test_elimination_says_what_messages_say():
+def test_elimination_equals_message_passing():
     rows = {"d": [1, 0, 1], "b": [0.0, np.nan, 1.0]}
     exact, found = posterior(NET, rows), posterior(NET, rows, VariableElimination())
     np.testing.assert_allclose(found.joint("a", "c"), exact.joint("a", "c"), atol=1e-12)
@@ -45,7 +45,7 @@ def test_elimination_says_what_messages_say():
     )
 
 
-def test_messages_are_exact_on_a_tree_and_near_on_loops():
+def test_belief_propagation_is_exact_on_a_tree_and_close_on_loops():
     tree = MarkovField({("a", "b"): [[2.0, 1.0], [1.0, 3.0]], ("b", "c"): [[1.0, 4.0], [2.0, 1.0]]})
     exact, found = posterior(tree, {"a": 1}), posterior(tree, {"a": 1}, BeliefPropagation())
     np.testing.assert_allclose(found.marginals["c"], exact.marginals["c"], atol=1e-8)
@@ -73,7 +73,7 @@ def test_annealed_importance_within_its_error():
     rows = {"00": [0, 1], "22": [1, 1]}
     estimate, exact = log_prob(GRID, rows, AnnealedImportance(), key=1), log_prob(GRID, rows)
     assert (np.abs(estimate.value - exact.value) < 4.5 * estimate.stderr).all()
-    # One log Z for both rows: their mean knows it no better than each.
+    # One log Z for both rows: averaging the rows does not reduce its error.
     assert 0 < estimate.shared < estimate.stderr.min() and estimate.mean().stderr > estimate.shared
 
 
@@ -94,7 +94,7 @@ def test_likelihood_weighting_within_its_error():
     assert found.mode == dict(exact.mode)
 
 
-def test_what_makes_no_sense_is_refused():
+def test_unsupported_queries_raise():
     with pytest.raises(Unsuitable, match="Bayesian network"):
         posterior(GRID, {"00": 1}, LikelihoodWeighting(), key=0)
     impossible = BayesianNetwork({"a": [1.0, 0.0], "b": ("a", np.eye(2))})

@@ -1,4 +1,4 @@
-"""Printed networks and competition problems: marginals and log P(evidence) as the references give them."""
+"""Published networks and competition problems: marginals and log P(evidence) against references."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import json
 import jax
 import numpy as np
 import pytest
-from competition import check_problem, setup, unpacked
-
-from energax.algorithms.factors.checks import hard_evidence
+from brute import hard_evidence
+from competition import check_problem, setup, unpack
 
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "insurance", "alarm", "win95pts")
 LARGE = tuple(pytest.param(name, marks=pytest.mark.slow) for name in ("hailfinder", "andes", "pigs"))
@@ -19,8 +18,8 @@ PROBLEMS = ("Promedus_24", "Alchemy_11")
 @pytest.mark.parametrize("name", [*NETWORKS, *LARGE])
 def test_networks_have_their_reference_marginals(shared_data, name):
     folder = shared_data / "bayesnets-bif"
-    reference = json.loads(unpacked(folder / "exact_marginals" / f"{name}.json.gz"))
-    # Rows of printed tables do not all sum to one, and the reader divides by the sum.
+    reference = json.loads(unpack(folder / "exact_marginals" / f"{name}.json.gz"))
+    # Rows of published tables do not all sum to one; the reader divides by the sum.
     tolerance = 1e-10 + 20 * reference["max_cpt_row_sum_deviation"]
     with jax.enable_x64(True):
         tree, tables, model = setup(folder / f"{name}.bif.gz")

@@ -1,4 +1,4 @@
-"""Importance sampling: a bound is a bound, an estimate covers the truth, poor weights are said."""
+"""Importance sampling: bounds are below, estimates cover the truth, and dominant weights warn."""
 
 import warnings
 
@@ -22,7 +22,7 @@ TRUTH = stats.multivariate_normal(np.zeros(4), np.asarray(W @ W.T) + 0.25 * np.e
 
 
 class Prior:
-    """An encoder that looks at nothing."""
+    """An encoder that ignores x."""
 
     def __call__(self, *, x):
         return dist.Normal(jnp.zeros(2), 1.0).to_event(1)

@@ -1,4 +1,4 @@
-"""L-BFGS finds known minima in every real space, and says so when it does not."""
+"""L-BFGS finds known minima in every real space, and warns if it does not."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from energax import argmin
+from energax.algorithms.optimise.lbfgs import minimise
 from energax.energy import Energy
 from energax.errors import ConvergenceWarning, Unsuitable
 from energax.infer import LBFGS
-from energax.infer._optimise.lbfgs import minimise
 from energax.spaces import Categorical, Interval, Positive, PositiveDefinite, Real, Simplex
 
 
@@ -50,10 +50,11 @@ def test_known_minimum(space, function, truth):
 
 
 def test_rosenbrock():
-    """The banana valley in ten dimensions, in float64: the minimum is (1, …, 1)."""
+    """Rosenbrock's function in ten dimensions, in float64: the minimum is (1, …, 1)."""
     valley = lambda x: jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
     with jax.enable_x64(True):
-        x, value, done = jax.jit(lambda s: minimise(valley, s, LBFGS(tol=1e-6)))(jnp.zeros(10))
+        run = lambda start: minimise(valley, start, tol=1e-6, max_iter=500, memory_size=10)
+        x, value, done = jax.jit(run)(jnp.zeros(10))
         assert done and value < 1e-10
         np.testing.assert_allclose(x, 1, atol=1e-5)
 
@@ -70,7 +71,7 @@ class Wells(Energy):
 
 
 def test_finite_variables_and_holes():
-    """The best label is tried by value; a known coordinate stays; rows have answers of their own."""
+    """Labels are enumerated, observed coordinates stay, and rows are independent."""
     best = argmin(Wells(), {"x": [[np.nan, 1.0], [-1.0, np.nan]]}, LBFGS(n_starts=8))
     np.testing.assert_array_equal(np.asarray(best["x"])[[0, 1], [1, 0]], [1, -1])
     np.testing.assert_array_equal(best["z"], [0, 1])
@@ -85,7 +86,7 @@ def test_more_starts_are_no_worse():
     assert many.energy <= one.energy + 1e-6
 
 
-def test_not_converged_is_said():
+def test_a_run_that_does_not_converge_warns():
     valley = Known(lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, Real(2))
     with pytest.warns(ConvergenceWarning, match="1 of 1 rows did not reach .* Raise max_iter"):
         best = argmin(valley, {}, LBFGS(max_iter=3))
@@ -103,7 +104,7 @@ def test_a_hole_in_a_simplex_is_refused():
 
 
 def test_standing_still_at_a_kink_is_no_minimum():
-    """Down the valley x₁ = −x₀ the energy still falls, but no step of the line search sees it."""
+    """The energy still falls along x₁ = −x₀, but the line search finds no lower value."""
     kinked = Known(lambda x: jnp.abs(x[0] - 0.3) + 5 * jnp.abs(x[1] + x[0]), Real(2))
     with pytest.warns(ConvergenceWarning, match="kink"):
         best = argmin(kinked, {})

@@ -1,1 +1,1 @@
-"""Recursions on chains: hidden Markov, Kalman, Markov-chain theory."""
+"""Algorithms on chains: recursions of hidden Markov chains, Kalman filters, Markov-chain theory."""

@@ -1,9 +1,9 @@
-"""Linear-Gaussian chains as arrays: filtered, smoothed, drawn and forecast. No model is known here.
+"""Linear-Gaussian state-space models as arrays: filter, smoother, samples and forecasts.
 
-Everything moves in factors L of covariances LLᵀ, which are found by orthogonal reflections and
-never as a difference of two covariances: so they cannot lose their sign, a variance of 10⁷ next to
-one of 1 costs half the digits that it would in covariances, and noise of zero is a number like any.
-Each function takes one sequence; `jax.vmap` makes many of them.
+All functions compute with factors L of covariances LLᵀ, found by orthogonal reflections and never as a
+difference of two covariances. So covariances stay positive semidefinite, a variance of 10⁷ next to one of 1
+loses half as many digits, and noise of zero needs no special case. No model is known here. Each function
+takes one sequence; use `jax.vmap` for many.
 
 Kalman (1960); Rauch, Tung and Striebel (1965); Kailath, Sayed and Hassibi (2000), Linear
 Estimation, ch. 12 (array algorithms); Särkkä and Svensson (2023), Bayesian Filtering and Smoothing.
@@ -20,7 +20,7 @@ from ..._util.linalg import cholesky, gram, solve_lower
 
 
 class System(NamedTuple):
-    """z₁ ~ N(m, P), z_t = A z_{t−1} + b + N(0, Q), x_t = C z_t + d + N(0, R); P and Q by their factors.
+    """z₁ ~ N(m, P), z_t = A z_{t−1} + b + N(0, Q), x_t = C z_t + d + N(0, R), with factors of P and Q.
 
     P and Q may be singular, R may not.
     """
@@ -35,22 +35,22 @@ class System(NamedTuple):
     emission_covariance: Any  # R (d, d)
 
 
-class Filtered(NamedTuple):
-    """What is known of z_t from x₁ … x_t, and of z_t from x₁ … x_{t−1}; the latter one step more."""
+class FilteredStates(NamedTuple):
+    """p(z_t | x₁ … x_t), and the predictions p(z_t | x₁ … x_{t−1}) up to one step after the last."""
 
     mean: Any  # (steps, k)
     factor: Any  # (steps, k, k)
-    predicted_mean: Any  # (steps + 1, k): the last is of the step that has not been seen
+    predicted_mean: Any  # (steps + 1, k): the last is the step after the sequence
     predicted_factor: Any  # (steps + 1, k, k)
     log_likelihood: Any  # (steps,): log p(x_t | x₁ … x_{t−1})
 
 
 class SmoothedStates(NamedTuple):
-    """What is known of every z_t from the whole of x, and of z_t from z_{t+1} and x."""
+    """p(z_t | x) of every step, and p(z_t | z_{t+1}, x) of every step but the last."""
 
     mean: Any  # (steps, k)
     factor: Any  # (steps, k, k)
-    gain: Any  # G (steps − 1, k, k): E[z_t | z_{t+1}, x] moves by G with z_{t+1}
+    gain: Any  # G (steps − 1, k, k): dE[z_t | z_{t+1}, x] / dz_{t+1}
     rest: Any  # (steps − 1, k, k): the factor of Cov[z_t | z_{t+1}, x]
 
     @property
@@ -64,8 +64,8 @@ class SmoothedStates(NamedTuple):
         return gram(self.factor[1:]) @ self.gain.swapaxes(-1, -2)
 
 
-class Forecast(NamedTuple):
-    """Of steps that have not been seen: states, and what will be seen of them."""
+class StateForecast(NamedTuple):
+    """Means and covariances of the states and observations of the next steps."""
 
     state_mean: Any  # (steps, k)
     state_covariance: Any  # (steps, k, k)
@@ -76,10 +76,10 @@ class Forecast(NamedTuple):
 # -- factors ---------------------------------------------------------------------------------------
 
 
-def triangular(wide: Any) -> Any:
-    """The lower L (n, n), its diagonal ≥ 0, with LLᵀ = MMᵀ for M (n, m), m ≥ n, by reflections.
+def triangularise(wide: Any) -> Any:
+    """The lower triangular L (n, n), diagonal ≥ 0, with LLᵀ = MMᵀ for M (n, m), m ≥ n, by reflections.
 
-    >>> triangular(jnp.array([[3.0, 4.0, 0.0], [3.0, 4.0, 2.0]])) + 0
+    >>> triangularise(jnp.array([[3.0, 4.0, 0.0], [3.0, 4.0, 2.0]])) + 0
     Array([[5., 0.],
            [5., 2.]], dtype=float32)
     """
@@ -88,103 +88,103 @@ def triangular(wide: Any) -> Any:
     def reflect(i, matrix):
         row = jnp.where(columns >= i, matrix[i], 0)
         square = row @ row
-        pivot, some = row[i], square > 0
-        norm = jnp.sqrt(jnp.where(some, square, 1))
-        # Away from zero, so that nothing cancels.
+        pivot, nonzero = row[i], square > 0
+        norm = jnp.sqrt(jnp.where(nonzero, square, 1))
+        # The sign of the pivot is kept, which avoids cancellation.
         axis = row.at[i].add(jnp.where(pivot < 0, -norm, norm))
-        scale = jnp.where(some, 1 / (norm * (norm + jnp.abs(pivot))), 0)
+        scale = jnp.where(nonzero, 1 / (norm * (norm + jnp.abs(pivot))), 0)
         return matrix - jnp.outer(matrix @ axis, scale * axis)
 
     lower = jnp.tril(jax.lax.fori_loop(0, n, reflect, wide)[:, :n])
     return lower * jnp.where(jnp.diagonal(lower) < 0, -1, 1).astype(lower.dtype)
 
 
-def seen_factors(covariance: Any, seen: Any) -> Any:
-    """Factors of R over the coordinates seen at each step, and the identity elsewhere, (steps, d, d)."""
-    both = seen[:, :, None] & seen[:, None, :]
+def observed_factors(covariance: Any, observed: Any) -> Any:
+    """Factors of R over the observed coordinates of each step, the identity elsewhere, (steps, d, d)."""
+    both = observed[:, :, None] & observed[:, None, :]
     return cholesky(jnp.where(both, covariance, jnp.eye(covariance.shape[-1], dtype=covariance.dtype)))
 
 
-def completion(covariance: Any, seen: Any) -> tuple[Any, Any]:
-    """(M, S) of every step: noise e ~ N(0, R) of which some is seen has mean M e_seen, covariance S."""
-    onto = jnp.where(seen[:, :, None], covariance, 0)  # (steps, seen, all)
-    unit = jnp.where(seen[:, :, None], jnp.eye(seen.shape[1], dtype=covariance.dtype), 0)
-    white = solve_lower(seen_factors(covariance, seen), jnp.concatenate([onto, unit], axis=-1))
+def completion(covariance: Any, observed: Any) -> tuple[Any, Any]:
+    """(M, S) of every step: given its observed part, e ~ N(0, R) has mean M e_observed and covariance S."""
+    onto = jnp.where(observed[:, :, None], covariance, 0)  # (steps, observed, all)
+    unit = jnp.where(observed[:, :, None], jnp.eye(observed.shape[1], dtype=covariance.dtype), 0)
+    white = solve_lower(observed_factors(covariance, observed), jnp.concatenate([onto, unit], axis=-1))
     gain, inverse = jnp.split(white, 2, axis=-1)
-    known = seen[:, :, None] | seen[:, None, :]
+    known = observed[:, :, None] | observed[:, None, :]
     left = jnp.where(known, 0, covariance - jnp.swapaxes(gain, -1, -2) @ gain)
     return jnp.swapaxes(gain, -1, -2) @ inverse, left
 
 
-# -- the recursions ----------------------------------------------------------------------------------
+# -- recursions over time --------------------------------------------------------------------------
 
 
-def kalman_filter(system: System, x: Any, seen: Any = None) -> Filtered:
+def kalman_filter(system: System, x: Any, observed: Any = None) -> FilteredStates:
     """p(z_t | x₁ … x_t) and log p(x_t | x₁ … x_{t−1}) for x (steps, d).
 
-    `seen` (steps, d) is False where a coordinate is missing; such a one is integrated out.
+    `observed` (steps, d) is False where a coordinate is missing; these are integrated out.
 
     >>> walk = System(*map(jnp.asarray, ([0.0], [[1.0]], [[1.0]], [0.0], [[1.0]], [[1.0]], [0.0], [[1.0]])))
     >>> [f"{m:.2f}" for m in kalman_filter(walk, jnp.array([[1.0], [2.0]])).mean[:, 0]]   # ½, ½ + ⅗ · 1½
     ['0.50', '1.40']
     """
     s, (d, k) = system, system.emission.shape
-    whole = seen is None
-    seen = jnp.ones(x.shape, bool) if whole else seen
-    factors = seen_factors(s.emission_covariance, seen[:1] if whole else seen)
+    complete = observed is None
+    observed = jnp.ones(x.shape, bool) if complete else observed
+    factors = observed_factors(s.emission_covariance, observed[:1] if complete else observed)
     factors = jnp.broadcast_to(factors, (len(x), d, d))
     log_two_pi = jnp.log(jnp.asarray(2 * jnp.pi, x.dtype))
     zeros = jnp.zeros((k, d), x.dtype)
 
     def step(before, args):
-        (mean, factor), (x, seen, noise) = before, args
-        emission = jnp.where(seen[:, None], s.emission, 0)
-        # [x − E x, z − E z] = [[noise, C L], [0, L]] ξ, and lower triangular it is x first, then z given x.
-        both = triangular(jnp.block([[noise, emission @ factor], [zeros, factor]]))
-        surprise = jnp.where(seen, x - s.emission @ mean - s.emission_offset, 0)
-        white = solve_lower(both[:d, :d], surprise[:, None])[:, 0]
+        (mean, factor), (x, observed, noise) = before, args
+        emission = jnp.where(observed[:, None], s.emission, 0)
+        # [x − E x, z − E z] = [[noise, C L], [0, L]] ξ; made lower triangular, it is x, then z given x.
+        both = triangularise(jnp.block([[noise, emission @ factor], [zeros, factor]]))
+        innovation = jnp.where(observed, x - s.emission @ mean - s.emission_offset, 0)
+        white = solve_lower(both[:d, :d], innovation[:, None])[:, 0]
         log_det = jnp.log(jnp.diagonal(both)[:d]).sum()
         here = mean + both[d:, :d] @ white, both[d:, d:]
-        log_p = -0.5 * (white @ white + log_two_pi * seen.sum().astype(x.dtype)) - log_det
+        log_p = -0.5 * (white @ white + log_two_pi * observed.sum().astype(x.dtype)) - log_det
         ahead = (
             s.transition @ here[0] + s.transition_offset,
-            triangular(jnp.concatenate([s.transition @ here[1], s.transition_factor], axis=1)),
+            triangularise(jnp.concatenate([s.transition @ here[1], s.transition_factor], axis=1)),
         )
         return ahead, (*here, *ahead, log_p)
 
     first = (s.initial_mean, s.initial_factor)
-    _, (mean, factor, *ahead, log_p) = jax.lax.scan(step, first, (x, seen, factors))
+    _, (mean, factor, *ahead, log_p) = jax.lax.scan(step, first, (x, observed, factors))
     means, factors = (jnp.concatenate([a[None], b]) for a, b in zip(first, ahead, strict=True))
-    return Filtered(mean, factor, means, factors, log_p)
+    return FilteredStates(mean, factor, means, factors, log_p)
 
 
-def backward_kernels(system: System, filtered: Filtered) -> tuple[Any, Any]:
-    """(G, factor of Cov[z_t | z_{t+1}, x]) of every step but the last: what goes back in time."""
+def backward_kernels(system: System, filtered: FilteredStates) -> tuple[Any, Any]:
+    """(G, factor of Cov[z_t | z_{t+1}, x]) of every step but the last, for the backward recursions."""
     k = system.transition.shape[0]
 
     def kernel(factor):
         ahead = jnp.concatenate([system.transition @ factor, system.transition_factor], axis=1)
-        # Where z_{t+1} cannot vary its gain is of no account, but must be a number.
+        # Where z_{t+1} has no variance its gain does not matter, but must be finite.
         size = jnp.sqrt(jax.lax.stop_gradient((ahead**2).sum(1)))
         eps, tiny = jnp.finfo(factor.dtype).eps, jnp.sqrt(jnp.finfo(factor.dtype).tiny)
         small = jnp.diag(eps * size + tiny)
         here = jnp.concatenate([factor, jnp.zeros((k, 2 * k), factor.dtype)], axis=1)
-        both = triangular(jnp.concatenate([jnp.concatenate([ahead, small], axis=1), here]))
-        upper = both[:k, :k][::-1, ::-1].T  # a lower triangle again, from the other end
+        both = triangularise(jnp.concatenate([jnp.concatenate([ahead, small], axis=1), here]))
+        upper = both[:k, :k][::-1, ::-1].T  # lower triangular after reversing rows and columns
         gain = solve_lower(upper, both[k:, :k].T[::-1])[::-1].T
         return gain, both[k:, k:]
 
     return jax.vmap(kernel)(filtered.factor[:-1])
 
 
-def smoother(system: System, filtered: Filtered) -> SmoothedStates:
-    """p(z_t | all of x), and how neighbours hang together: the Rauch–Tung–Striebel recursion."""
+def kalman_smoother(system: System, filtered: FilteredStates) -> SmoothedStates:
+    """p(z_t | x) and the dependence of neighbouring states, by the Rauch–Tung–Striebel recursion."""
     gain, rest = backward_kernels(system, filtered)
 
     def step(after, args):
         (mean, factor), (here, ahead, gain, rest) = after, args
         mean = here + gain @ (mean - ahead)
-        factor = triangular(jnp.concatenate([rest, gain @ factor], axis=1))
+        factor = triangularise(jnp.concatenate([rest, gain @ factor], axis=1))
         return (mean, factor), (mean, factor)
 
     last = (filtered.mean[-1], filtered.factor[-1])
@@ -194,8 +194,8 @@ def smoother(system: System, filtered: Filtered) -> SmoothedStates:
     return SmoothedStates(mean, factor, gain, rest)
 
 
-def posterior_path(system: System, filtered: Filtered, key: Any) -> Any:
-    """One draw of z given x, (steps, k): forwards by the filter, backwards by drawing.
+def sample_path(system: System, filtered: FilteredStates, key: Any) -> Any:
+    """A draw from p(z | x), (steps, k): the last state, then every state given the one after it.
 
     Carter and Kohn (1994), On Gibbs sampling for state space models.
     """
@@ -213,25 +213,25 @@ def posterior_path(system: System, filtered: Filtered, key: Any) -> Any:
     return jnp.concatenate([path, last[None]])
 
 
-def forecast(system: System, mean: Any, factor: Any, steps: int) -> Forecast:
-    """The next `steps` states, from N(mean, LLᵀ) of the first of them, and what will be seen."""
+def forecast(system: System, mean: Any, factor: Any, steps: int) -> StateForecast:
+    """The next `steps` states and observations, where the first state is N(mean, LLᵀ)."""
     s = system
 
     def step(now, _):
         mean, factor = now
         ahead = (
             s.transition @ mean + s.transition_offset,
-            triangular(jnp.concatenate([s.transition @ factor, s.transition_factor], axis=1)),
+            triangularise(jnp.concatenate([s.transition @ factor, s.transition_factor], axis=1)),
         )
         return ahead, now
 
     _, (means, factors) = jax.lax.scan(step, (mean, factor), length=steps)
-    seen = gram(s.emission @ factors) + s.emission_covariance
-    return Forecast(means, gram(factors), means @ s.emission.T + s.emission_offset, seen)
+    covariance = gram(s.emission @ factors) + s.emission_covariance
+    return StateForecast(means, gram(factors), means @ s.emission.T + s.emission_offset, covariance)
 
 
 def simulate(system: System, steps: int, key: Any) -> tuple[Any, Any]:
-    """(z (steps, k), x (steps, d)), drawn from the model."""
+    """Draw (z (steps, k), x (steps, d)) from the model."""
     s, (first, rest) = system, jax.random.split(key)
     moves = jax.random.normal(first, (steps, len(s.transition)), s.transition.dtype)
 
@@ -242,11 +242,11 @@ def simulate(system: System, steps: int, key: Any) -> tuple[Any, Any]:
     start = s.initial_mean + s.initial_factor @ moves[0]
     path = jax.lax.scan(step, start, moves[1:])[1]
     z = jnp.concatenate([start[None], path])
-    return z, emitted(system, z, rest)
+    return z, sample_observations(system, z, rest)
 
 
-def emitted(system: System, z: Any, key: Any) -> Any:
-    """x (steps, d) drawn given z."""
+def sample_observations(system: System, z: Any, key: Any) -> Any:
+    """Draw x (steps, d) given z."""
     noise = jax.random.normal(key, (len(z), system.emission.shape[0]), z.dtype)
     factor = cholesky(system.emission_covariance[None])[0]
     return z @ system.emission.T + system.emission_offset + noise @ factor.T

@@ -1,7 +1,7 @@
-"""What the transition matrix of a finite Markov chain says: classes, periods, equilibrium, mixing, hitting.
+"""Properties of a finite Markov chain: classes, periods, stationary distributions, mixing, hitting times.
 
-Plain functions of P, (k, k), where P[i, j] is the probability of going from i to j. Structure (who can
-reach whom) is that of the entries > 0; numbers are in 64 bits.
+Functions of the transition matrix P, (k, k), where P[i, j] is the probability of going from i to j. Entries
+> 0 decide which states can reach which; all numbers are computed in 64 bits.
 
 Levin and Peres (2017), Markov Chains and Mixing Times.
 """
@@ -27,8 +27,8 @@ _MOST_DOUBLINGS = 60
 class CommunicatingClass:
     """States that can all reach one another.
 
-    `period` is the greatest common divisor of the lengths of all ways from a state back to it, 0
-    for a state that never comes back. A finite class is `recurrent` if nothing leaves it.
+    `period` is the greatest common divisor of the lengths of all paths from a state back to itself, 0
+    if there is none. A finite class is `recurrent` if no transition leaves it.
     """
 
     states: tuple[Any, ...]
@@ -37,18 +37,18 @@ class CommunicatingClass:
 
 
 def check_transition(transition: Any, name: str = "transition") -> np.ndarray:
-    """A square matrix of probabilities whose rows sum to one, in 64 bits, or a `BadInput`."""
+    """Return P in 64 bits; raise unless it is square and its rows are probabilities that sum to one."""
     try:
         matrix = np.asarray(transition, np.float64)
     except (TypeError, ValueError):
         raise BadInput(name, f"{transition!r:.40}", "a square matrix of probabilities") from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
-        raise BadInput(name, f"shape {matrix.shape}", "(k, k): a row for every state to leave")
+        raise BadInput(name, f"shape {matrix.shape}", "(k, k), one row per state")
     return check_probabilities(matrix, name)
 
 
 def check_probabilities(rows: Any, name: str) -> np.ndarray:
-    """Rows that are >= 0 and sum to one within 1e-4, then made to sum to it in 64 bits."""
+    """Return rows normalised in 64 bits; raise unless they are >= 0 and sum to one within 1e-4."""
     rows = np.asarray(rows, np.float64)
     if not np.isfinite(rows).all() or (rows < 0).any():
         where = np.argwhere(~(np.isfinite(rows) & (rows >= 0)))[0]
@@ -64,7 +64,7 @@ def check_probabilities(rows: Any, name: str) -> np.ndarray:
 
 
 def transition_graph(transition: Any) -> nx.DiGraph:
-    """An edge for every step that is possible, with its probability as `weight`."""
+    """The directed graph of possible transitions, with their probabilities as `weight`."""
     matrix = check_transition(transition)
     import networkx as nx
 
@@ -80,7 +80,7 @@ def transition_graph(transition: Any) -> nx.DiGraph:
 
 
 def communicating_classes(transition: Any) -> list[CommunicatingClass]:
-    """The classes of states that reach one another, by their first states.
+    """The classes of states that can reach one another, sorted by their first states.
 
     >>> for c in communicating_classes([[0.5, 0.5, 0], [0, 0, 1], [0, 1, 0]]): print(c)
     CommunicatingClass(states=(0,), period=1, recurrent=False)
@@ -97,7 +97,7 @@ def communicating_classes(transition: Any) -> list[CommunicatingClass]:
 
 
 def _period(graph: nx.DiGraph, states: set[int]) -> int:
-    """gcd of depth(i) + 1 − depth(j) over the edges i → j inside, depths by any search of the class."""
+    """gcd of depth(i) + 1 − depth(j) over the edges i → j of the class, depths by breadth-first search."""
     inside = graph.subgraph(states)
     import networkx as nx
 
@@ -106,28 +106,27 @@ def _period(graph: nx.DiGraph, states: set[int]) -> int:
 
 
 def unreachable_states(transition: Any, initial: Any) -> tuple[int, ...]:
-    """States that a chain begun in `initial`, (k,), never gets to."""
+    """States that cannot be reached from the distribution `initial`, (k,)."""
     graph = transition_graph(transition)
-    start = _distribution(initial, len(graph), "initial")
-    return tuple(np.flatnonzero(~_reached(graph, np.flatnonzero(start > 0))).tolist())
+    start = _check_distribution(initial, len(graph), "initial")
+    return tuple(np.flatnonzero(~_reachable(graph, np.flatnonzero(start > 0))).tolist())
 
 
-def _distribution(values: Any, k: int, name: str) -> np.ndarray:
+def _check_distribution(values: Any, k: int, name: str) -> np.ndarray:
     values = np.asarray(values, np.float64)
     if values.shape != (k,):
-        raise BadInput(name, f"shape {values.shape}", f"({k},): a probability for every state")
+        raise BadInput(name, f"shape {values.shape}", f"({k},), one probability per state")
     return check_probabilities(values, name)
 
 
-# -- equilibrium ----------------------------------------------------------------------------------
+# -- stationary distributions -----------------------------------------------------------------------
 
 
 def stationary_distributions(transition: Any) -> np.ndarray:
-    """π = π P, one row for each recurrent class, in the order of `communicating_classes`.
+    """π = π P, one row per recurrent class, in the order of `communicating_classes`.
 
-    Every stationary distribution is a mixture of these. Each is found by eliminating states one
-    after another without a single subtraction, so that even tiny probabilities come out to full
-    relative precision.
+    Every stationary distribution is a mixture of these. States are eliminated one after another without any
+    subtraction, so that even tiny probabilities have full relative precision.
 
     Grassmann, Taksar and Heyman (1985), Regenerative analysis and steady state distributions for
     Markov chains.
@@ -141,14 +140,15 @@ def stationary_distributions(transition: Any) -> np.ndarray:
 
 def _stationary(matrix: np.ndarray, closed: CommunicatingClass) -> np.ndarray:
     states, out = list(closed.states), np.zeros(len(matrix))
-    out[states] = _eliminated(matrix[np.ix_(states, states)])
+    out[states] = _eliminate_states(matrix[np.ix_(states, states)])
     return out
 
 
-def _eliminated(matrix: np.ndarray) -> np.ndarray:
+def _eliminate_states(matrix: np.ndarray) -> np.ndarray:
+    """The stationary distribution of an irreducible matrix."""
     work, k = matrix.copy(), len(matrix)
     for last in range(k - 1, 0, -1):
-        # The chain watched only while it is among the states before `last`.
+        # The transitions of the chain observed only while it is in the states before `last`.
         work[:last, last] /= work[last, :last].sum()
         work[:last, :last] += np.outer(work[:last, last], work[last, :last])
     pi = np.ones(k)
@@ -158,28 +158,28 @@ def _eliminated(matrix: np.ndarray) -> np.ndarray:
 
 
 def stationary_distribution(transition: Any) -> np.ndarray:
-    """The one π = π P, or a `BadInput` if there are several."""
+    """The distribution π = π P; raises if there are several."""
     found = stationary_distributions(transition)
     if len(found) > 1:
         closed = [c.states for c in communicating_classes(transition) if c.recurrent]
         raise BadInput(
             "transition",
             f"{len(found)} closed classes of states: {', '.join(map(str, closed[:4]))}",
-            "one, for a stationary distribution that is unique",
-            "stationary_distributions gives one for each.",
+            "one, so that the stationary distribution is unique",
+            "Use stationary_distributions, which gives one for each.",
         )
     return found[0]
 
 
 def imbalance(transition: Any) -> float:
-    """max |π_i P_ij − π_j P_ji|, over all stationary π: 0 where the chain is reversible."""
+    """max |π_i P_ij − π_j P_ji| over all stationary π; 0 for a reversible chain."""
     matrix = check_transition(transition)
     flows = stationary_distributions(matrix)[:, :, None] * matrix
     return float(np.abs(flows - flows.transpose(0, 2, 1)).max())
 
 
 def is_reversible(transition: Any, tolerance: float = 1e-9) -> bool:
-    """Whether detailed balance holds, π_i P_ij = π_j P_ji, each side relative to the larger one."""
+    """Whether π_i P_ij = π_j P_ji (detailed balance) within a tolerance relative to the larger side."""
     matrix = check_transition(transition)
     flows = stationary_distributions(matrix)[:, :, None] * matrix
     back = flows.transpose(0, 2, 1)
@@ -190,28 +190,28 @@ def is_reversible(transition: Any, tolerance: float = 1e-9) -> bool:
 
 
 def distances(transition: Any, n_steps: int, start: Any = None) -> np.ndarray:
-    """½ Σ_j |p_t(j) − π_j| for t = 0, …, n_steps, (n_steps + 1,): from `start`, or from the worst state."""
+    """½ Σ_j |p_t(j) − π_j| for t = 0, …, n_steps, (n_steps + 1,), from `start` or from the worst state."""
     matrix = check_transition(transition)
     if not isinstance(n_steps, (int, np.integer)) or isinstance(n_steps, bool) or n_steps < 0:
         raise BadInput("n_steps", repr(n_steps), "a whole number >= 0")
     pi, k = stationary_distribution(matrix), len(matrix)
-    now = np.eye(k) if start is None else _distribution(start, k, "start")[None]
+    now = np.eye(k) if start is None else _check_distribution(start, k, "start")[None]
     out = np.empty(n_steps + 1)
     for t in range(n_steps + 1):
-        out[t] = _farthest(now, pi)
+        out[t] = _max_distance(now, pi)
         now = now @ matrix
     return out
 
 
-def _farthest(rows: np.ndarray, pi: np.ndarray) -> float:
+def _max_distance(rows: np.ndarray, pi: np.ndarray) -> float:
     return float(0.5 * np.abs(rows - pi).sum(1).max())
 
 
 def mixing_time(transition: Any, eps: float = 0.25) -> int | float:
-    """The first t at which, from whatever state, the distance to stationarity is at most `eps`.
+    """The first t at which the distance to stationarity is at most `eps` from every state.
 
-    Infinite if that never comes: with several closed classes, or a period above 1. The distance
-    never grows, so t is found by doubling and halving, slow chains too.
+    Infinite if there is none: with several closed classes or a period above 1. The distance never grows, so
+    t is found by doubling and bisection.
 
     >>> mixing_time([[0.9, 0.1], [0.3, 0.7]], 0.01)          # ¾ · 0.6ᵗ ≤ 0.01
     9
@@ -223,19 +223,19 @@ def mixing_time(transition: Any, eps: float = 0.25) -> int | float:
     if len(closed) > 1 or closed[0].period != 1:
         return math.inf
     pi = _stationary(matrix, closed[0])
-    if _farthest(np.eye(len(matrix)), pi) <= eps:
+    if _max_distance(np.eye(len(matrix)), pi) <= eps:
         return 0
     powers = [matrix]  # P^(2^i)
-    while _farthest(powers[-1], pi) > eps:
+    while _max_distance(powers[-1], pi) > eps:
         if len(powers) > _MOST_DOUBLINGS:
             return math.inf
         squared = powers[-1] @ powers[-1]
         powers.append(squared / squared.sum(1, keepdims=True))
-    # The largest t that is still too far, bit by bit.
+    # The largest t whose distance is still above eps, bit by bit.
     time, here = 0, np.eye(len(matrix))
     for i in range(len(powers) - 2, -1, -1):
         further = here @ powers[i]
-        if _farthest(further, pi) > eps:
+        if _max_distance(further, pi) > eps:
             time, here = time + 2**i, further
     return time + 1
 
@@ -245,7 +245,7 @@ def mixing_time(transition: Any, eps: float = 0.25) -> int | float:
 
 def hitting_probabilities(transition: Any, targets: int | Iterable[int]) -> np.ndarray:
     """The probability of ever reaching one of the target states, from every state, (k,)."""
-    matrix, there, can, _ = _ways(transition, targets)
+    matrix, there, can, _ = _reach_targets(transition, targets)
     out = there.astype(np.float64)
     rest = np.flatnonzero(can & ~there)
     leave = np.eye(len(rest)) - matrix[np.ix_(rest, rest)]
@@ -254,12 +254,12 @@ def hitting_probabilities(transition: Any, targets: int | Iterable[int]) -> np.n
 
 
 def hitting_times(transition: Any, targets: int | Iterable[int]) -> np.ndarray:
-    """The expected number of steps until one of the target states, (k,); inf where that is not certain.
+    """The expected number of steps to the first target state, (k,); inf where it may never be reached.
 
     >>> hitting_times([[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 1]], 2)
     array([4., 2., 0.])
     """
-    matrix, there, _, sure = _ways(transition, targets)
+    matrix, there, _, sure = _reach_targets(transition, targets)
     out = np.where(there, 0.0, np.inf)
     rest = np.flatnonzero(sure & ~there)
     leave = np.eye(len(rest)) - matrix[np.ix_(rest, rest)]
@@ -267,22 +267,23 @@ def hitting_times(transition: Any, targets: int | Iterable[int]) -> np.ndarray:
     return out
 
 
-def _ways(transition, targets):
-    """(P, is a target, can reach one, is sure to), the last three (k,)."""
+def _reach_targets(transition, targets):
+    """(P; whether each state is a target, can reach one, is certain to reach one, (k,) each)."""
     matrix = check_transition(transition)
     k = len(matrix)
     wanted = [targets] if isinstance(targets, (int, np.integer)) else list(targets)
-    whole = all(isinstance(t, (int, np.integer)) and 0 <= t < k for t in wanted)
-    if not wanted or not whole:
+    valid = all(isinstance(t, (int, np.integer)) and 0 <= t < k for t in wanted)
+    if not wanted or not valid:
         raise BadInput("targets", f"{targets!r:.40}", f"states from 0 to {k - 1}, at least one")
     there = np.isin(np.arange(k), wanted)
-    # A target once reached is the end of the way.
+    # Targets are made absorbing.
     back = transition_graph(np.where(there[:, None], np.eye(k), matrix)).reverse(copy=False)
-    can = _reached(back, np.flatnonzero(there))
-    return matrix, there, can, ~_reached(back, np.flatnonzero(~can))
+    can = _reachable(back, np.flatnonzero(there))
+    return matrix, there, can, ~_reachable(back, np.flatnonzero(~can))
 
 
-def _reached(graph: nx.DiGraph, sources: np.ndarray) -> np.ndarray:
+def _reachable(graph: nx.DiGraph, sources: np.ndarray) -> np.ndarray:
+    """Whether each state can be reached from one of the sources, (k,)."""
     out = np.zeros(len(graph), bool)
     import networkx as nx
 
@@ -292,7 +293,7 @@ def _reached(graph: nx.DiGraph, sources: np.ndarray) -> np.ndarray:
 
 
 def absorption_probabilities(transition: Any) -> np.ndarray:
-    """The probability of ending in each recurrent class, (k, classes), from every state.
+    """The probability of ending in each recurrent class, from every state, (k, classes).
 
     Columns are in the order of `communicating_classes`. Kemeny and Snell (1960), Finite Markov Chains.
     """

@@ -1,4 +1,4 @@
-"""Paths of a Markov chain as arrays: counted, filtered, simulated. No model is known here."""
+"""Sequences of states of a Markov chain as arrays: encoding, counting, filtering, simulation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from ...errors import BadInput
 
 
-def numbered(sequences, states, k):
-    """Sequences of names as sequences of numbers, the names, and how many there are."""
+def encode_states(sequences, states, k):
+    """(sequences as state numbers, the names of the states or None, the number of states)."""
     rows = [np.asarray(s) for s in sequences]
     for i, row in enumerate(rows):
         if row.ndim != 1 or not len(row):
-            raise BadInput(f"sequences[{i}]", f"shape {row.shape}", "one state or more, in a row")
+            raise BadInput(f"sequences[{i}]", f"shape {row.shape}", "a 1-D sequence of one or more states")
         if row.dtype.kind not in "iuUO":
-            hint = "Where states are missing, fit(chain, {'x': Masked(…)}, EM())."
-            raise BadInput(f"sequences[{i}]", f"dtype {row.dtype}", "whole numbers, or names", hint)
+            hint = "With missing states, use fit(chain, {'x': Masked(…)}, EM())."
+            raise BadInput(f"sequences[{i}]", f"dtype {row.dtype}", "whole numbers or names", hint)
     if not rows:
         raise BadInput("sequences", "none", "at least one sequence of states")
     if all(row.dtype.kind in "iu" for row in rows):
@@ -29,50 +29,52 @@ def numbered(sequences, states, k):
         return [row.astype(np.int64) for row in rows], states, k
     names = tuple(sorted({s for row in rows for s in row.tolist()})) if states is None else tuple(states)
     numbers = {name: i for i, name in enumerate(names)}
-    odd = next((s for row in rows for s in row.tolist() if s not in numbers), None)
-    if odd is not None:
-        raise BadInput("sequences", f"the state {odd!r}", f"one of {', '.join(map(repr, names[:8]))}")
+    unknown = next((s for row in rows for s in row.tolist() if s not in numbers), None)
+    if unknown is not None:
+        raise BadInput("sequences", f"the state {unknown!r}", f"one of {', '.join(map(repr, names[:8]))}")
     if k is not None and k != len(names):
-        raise BadInput("k", f"{k}", f"{len(names)}, as there are names")
+        raise BadInput("k", f"{k}", f"{len(names)}, the number of names")
     return [np.array([numbers[s] for s in row.tolist()]) for row in rows], names, len(names)
 
 
-def counted(rows, weight, k):
-    """Weighted first states and transitions of complete sequences of any lengths."""
+def count_transitions(rows, weight, k):
+    """Weighted counts of first states (k,) and transitions (k, k) of complete sequences of any lengths."""
     first = np.bincount([row[0] for row in rows], weight, k)
     pairs = np.concatenate([row[:-1] * k + row[1:] for row in rows])
     each = np.repeat(weight, [len(row) - 1 for row in rows])
     return {"first": jnp.asarray(first), "pairs": jnp.asarray(np.bincount(pairs, each, k * k).reshape(k, k))}
 
 
-def filtered(initial, transition, value, seen):
-    """(p(x_t | what is seen up to t), p(what is seen at t | before)) for every step, scaled."""
-    last = jnp.max(jnp.where(seen, jnp.arange(len(seen)), -1))
+def filter_states(initial, transition, value, observed):
+    """(p(x_t | states observed up to t), p(observed state at t | those before)) of every step."""
+    last = jnp.max(jnp.where(observed, jnp.arange(len(observed)), -1))
 
     def step(belief, args):
-        t, state, here = args
+        t, state, is_observed = args
         ahead = jnp.where(t == 0, initial, belief @ transition)
-        agrees = jnp.where(here, jnp.arange(len(initial)) == state, True)
-        kept = jnp.where(agrees, ahead, 0)
-        # Past the last state that is seen nothing is learned, not even of what would follow.
-        scale = jnp.where(t > last, 1, kept.sum())
-        belief = kept / jnp.where(scale > 0, scale, 1)
+        possible = jnp.where(is_observed, jnp.arange(len(initial)) == state, True)
+        belief = jnp.where(possible, ahead, 0)
+        # Past the last observed state the sum is 1 in value and gradient, so that no transition is counted.
+        scale = jnp.where(t > last, 1, belief.sum())
+        belief = belief / jnp.where(scale > 0, scale, 1)
         return belief, (belief, scale)
 
-    inputs = (jnp.arange(len(seen)), value, seen)
+    inputs = (jnp.arange(len(observed)), value, observed)
     _, (beliefs, scales) = jax.lax.scan(step, jnp.zeros_like(initial), inputs)
     return beliefs, scales
 
 
-def log_likelihood(initial, transition, value, seen):
-    """log p(what is seen of one sequence), the missing states summed out."""
-    scales = filtered(initial, transition, value, seen)[1]
-    # An impossible step is −∞, and its gradient 0, not NaN.
+def log_likelihood(initial, transition, value, observed):
+    """log p(observed states) of one sequence, missing states summed out."""
+    scales = filter_states(initial, transition, value, observed)[1]
+    # An impossible step gives −∞ with gradient 0, not NaN.
     return jnp.where(scales > 0, jnp.log(jnp.where(scales > 0, scales, 1)), -jnp.inf).sum()
 
 
 @eqx.filter_jit
-def simulated(initial, transition, n_steps, keys):
+def simulate_paths(initial, transition, n_steps, keys):
+    """Draw one path per key, (n, n_steps)."""
+
     def path(key):
         def step(state, key):
             row = jnp.where(state < 0, initial, transition[state])

@@ -1,4 +1,4 @@
-"""Variable elimination: sums pushed into the product, in the order opt_einsum finds."""
+"""Variable elimination along the contraction path that opt_einsum finds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import opt_einsum
 
 from ...errors import BadInput, Intractable
 from ..junction.tree import APPROXIMATE, MAX_BYTES
-from .checks import as_evidence, as_tables
+from .checks import check_model
 
 
 def eliminate(
@@ -29,9 +29,9 @@ def eliminate(
 
     Factors are multiplied in pairs along a path that opt_einsum searches, and a variable is summed out
     with the last factor that has it. Every sum is taken relative to its own largest term, so that any
-    range of logarithms is safe, and the product of a pair is never stored. Cheaper than a junction
-    tree for one question about few variables; for all marginals, or many rows, the tree is. Rows of
-    evidence go by `jax.vmap`.
+    range of logarithms is safe, and the product of a pair is never stored. This is cheaper than a
+    junction tree for one query of few variables; for all marginals, or many rows, the tree is cheaper.
+    Use `jax.vmap` for rows of evidence.
 
     >>> import jax.numpy as jnp
     >>> agree = jnp.log(jnp.array([[0.9, 0.1], [0.1, 0.9]]))
@@ -43,64 +43,61 @@ def eliminate(
     Smith and Gray, opt_einsum, J. Open Source Softw. 3, 2018.
     """
     cards = tuple(int(c) for c in cards)
-    groups = tuple(tuple(int(v) for v in scope) for scope in scopes)
-    asked = tuple(int(v) for v in keep)
-    if len(set(asked)) != len(asked) or any(not 0 <= v < len(cards) for v in asked):
-        raise BadInput("keep", f"{asked}", f"different variables from 0 to {len(cards) - 1}")
-    tables = as_tables(cards, groups, log_tables)
-    evidence, rows = as_evidence(cards, log_evidence, tables)
-    if rows:
-        raise BadInput("log_evidence", "rows", "one log-vector a variable", "Use jax.vmap for rows.")
-    path, largest = elimination_path(cards, groups, asked)
+    keep = tuple(int(v) for v in keep)
+    if len(set(keep)) != len(keep) or any(not 0 <= v < len(cards) for v in keep):
+        raise BadInput("keep", f"{keep}", f"different variables from 0 to {len(cards) - 1}")
+    cards, scopes, tables, evidence = check_model(cards, scopes, log_tables, log_evidence)
+    path, largest = elimination_path(cards, scopes, keep)
     size = largest * tables[0].dtype.itemsize if tables else 0
     if size > max_bytes:
         text = f"a table of {largest:.3g} entries ({size / 2**30:.3g} GiB)"
         raise Intractable("variable elimination", text, f"{max_bytes / 2**30:.3g} GiB", APPROXIMATE)
-    return _eliminated(cards, groups, asked, path, tables, evidence)
+    return _contract(cards, scopes, keep, path, tables, evidence)
 
 
 @functools.lru_cache(maxsize=64)
 def elimination_path(
     cards: tuple[int, ...], scopes: tuple[tuple[int, ...], ...], keep: tuple[int, ...]
 ) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """Which factors to multiply in turn, and the entries of the largest product that is stored."""
+    """The factors to multiply in turn, and the entries of the largest product that is stored."""
     symbol = [opt_einsum.get_symbol(v) for v in range(len(cards))]
     # The evidence of a variable is one more factor, after all others.
     terms = [*scopes, *((v,) for v in range(len(cards)))]
-    spelled = ",".join("".join(symbol[v] for v in scope) for scope in terms)
+    equation = ",".join("".join(symbol[v] for v in scope) for scope in terms)
     shapes = [tuple(cards[v] for v in scope) for scope in terms]
-    spelled += "->" + "".join(symbol[v] for v in keep)
-    path, told = opt_einsum.contract_path(spelled, *shapes, shapes=True, optimize="auto")
-    return tuple(tuple(step) for step in path), int(told.largest_intermediate)
+    equation += "->" + "".join(symbol[v] for v in keep)
+    path, info = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize="auto")
+    return tuple(tuple(step) for step in path), int(info.largest_intermediate)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _eliminated(cards: Any, scopes: Any, keep: Any, path: Any, tables: Any, evidence: Any) -> Any:
+def _contract(cards: Any, scopes: Any, keep: Any, path: Any, tables: Any, evidence: Any) -> Any:
+    """Multiply the factors along the path; the log-table over `keep`."""
     left = [*zip(scopes, tables, strict=True), *(((v,), e) for v, e in enumerate(evidence))]
     for step in path:
         taken = [left[i] for i in step]
         left = [factor for i, factor in enumerate(left) if i not in step]
         needed = set(keep).union(*(scope for scope, _ in left))
-        left.append(_multiplied(cards, taken, needed))
+        left.append(_multiply(cards, taken, needed))
     ((scope, table),) = left
     return jnp.transpose(table, [scope.index(v) for v in keep])
 
 
-def _multiplied(
+def _multiply(
     cards: tuple[int, ...], taken: Sequence[tuple[tuple[int, ...], Any]], needed: set[int]
 ) -> tuple[tuple[int, ...], Any]:
-    """The product of some factors, summed over what nothing else needs."""
+    """The product of some factors, summed over the variables that no other factor needs."""
     union = sorted(set().union(*(scope for scope, _ in taken)))
-    # What is summed out goes last, and as one axis: the compiler then needs few nested loops.
-    kept, gone = [v for v in union if v in needed], [v for v in union if v not in needed]
-    order = [*kept, *gone]
+    # Variables that are summed out go last, and as one axis: the compiler then needs few nested loops.
+    kept, summed = [v for v in union if v in needed], [v for v in union if v not in needed]
+    order = [*kept, *summed]
     total: Any = 0.0
     for scope, table in taken:
         inside = [v for v in order if v in scope]
         shape = [cards[v] if v in scope else 1 for v in order]
         total = total + jnp.transpose(table, [scope.index(v) for v in inside]).reshape(shape)
     total = jnp.broadcast_to(total, [cards[v] for v in order])
-    if gone:
-        flat = total.reshape(*(cards[v] for v in kept), math.prod(cards[v] for v in gone))
+    if summed:
+        flat = total.reshape(*(cards[v] for v in kept), math.prod(cards[v] for v in summed))
         total = jax.nn.logsumexp(flat, axis=-1)
     return tuple(kept), total

@@ -1,4 +1,8 @@
-"""Gibbs sampling on factor tables, a colour at a time, and annealed importance sampling with it."""
+"""Gibbs sweeps on factor tables, one colour at a time, and annealed importance sampling by them.
+
+References: Geman and Geman, IEEE PAMI 6, 1984; Gonzalez and others, Parallel Gibbs sampling,
+AISTATS 2011 (colours).
+"""
 
 from __future__ import annotations
 
@@ -13,45 +17,12 @@ import numpy as np
 from ..._util.keys import as_key
 from ...errors import BadInput
 from ...estimate import Estimate
-from .checks import checked
+from .checks import check_model
 from .groups import FactorGroups
 from .mean_field import soften
 
 
-def gibbs_tables(
-    cards: Sequence[int],
-    scopes: Sequence[Sequence[int]],
-    log_tables: Sequence[Any],
-    log_evidence: Sequence[Any] | None = None,
-    *,
-    n: int,
-    n_chains: int = 16,
-    warmup: int = 200,
-    thin: int = 1,
-    key: Any,
-) -> Any:
-    """Draws (n_chains, n, variables) of Gibbs chains started from the evidence alone.
-
-    Variables without a common factor are conditionally independent given the rest, so that all of one
-    colour of the graph are drawn at once from p(x_v | rest) ∝ Π f. Impossible configurations are left
-    out only as far as chains can leave them: entries of zero are taken as e⁻³⁰ of the smallest other.
-
-    >>> import jax.numpy as jnp
-    >>> agree = jnp.log(jnp.array([[0.9, 0.1], [0.1, 0.9]]))
-    >>> draws = gibbs_tables((2, 2), ((0, 1),), (agree,), n=200, key=0)
-    >>> draws.shape, 0.85 < float((draws[..., 0] == draws[..., 1]).mean()) < 0.95
-    ((16, 200, 2), True)
-
-    References: Geman and Geman, IEEE PAMI 6, 1984; Gonzalez and others, Parallel Gibbs sampling,
-    AISTATS 2011 (colours).
-    """
-    if min(n, n_chains, thin) < 1 or warmup < 0:
-        raise BadInput("n, n_chains, thin", f"{n}, {n_chains}, {thin}", "whole numbers from 1 up")
-    model = checked(cards, scopes, log_tables, log_evidence)
-    return _chains(*model, (n, n_chains, warmup, thin), as_key(key))
-
-
-def annealed_tables(
+def anneal_tables(
     cards: Sequence[int],
     scopes: Sequence[Sequence[int]],
     log_tables: Sequence[Any],
@@ -63,70 +34,50 @@ def annealed_tables(
 ) -> Estimate:
     """log Z by annealed importance sampling: from the evidence alone to all factors, in `n_steps`.
 
-    p_β ∝ evidence · Π f^β for β from 0 to 1, one sweep of Gibbs at each; the mean weight
+    p_β ∝ evidence · Π f^β for β from 0 to 1, with one Gibbs sweep at each; the mean weight
     exp Σ (β_t − β_{t−1}) Σ log f(x_t) is unbiased for Z / Z₀, where Z₀ is the sum of the evidence alone.
 
     >>> import jax.numpy as jnp
     >>> pair = jnp.log(jnp.array([[4.0, 1.0], [1.0, 2.0]]))
-    >>> annealed_tables((2, 2), ((0, 1),), (pair,), key=0)          # log 8 = 2.079
+    >>> anneal_tables((2, 2), ((0, 1),), (pair,), key=0)          # log 8 = 2.079
     2.0... ± 0.0... (estimate)
 
     Reference: Neal, Annealed importance sampling, Stat. Comput. 11, 2001.
     """
     if n_chains < 2 or n_steps < 1:
         raise BadInput("n_chains, n_steps", f"{n_chains}, {n_steps}", "at least 2 chains and 1 step")
-    model = checked(cards, scopes, log_tables, log_evidence)
-    value, error = _annealed(*model, (n_chains, n_steps), as_key(key))
+    model = check_model(cards, scopes, log_tables, log_evidence)
+    value, error = _anneal(*model, (n_chains, n_steps), as_key(key))
     return Estimate(np.asarray(value), np.asarray(error), "estimate", "AnnealedImportance")
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 4))
-def _chains(cards: Any, scopes: Any, tables: Any, evidence: Any, sizes: Any, key: Any) -> Any:
-    n, n_chains, warmup, thin = sizes
-    graph = FactorGroups.build(cards, scopes)
-    stacked, own = tuple(map(soften, graph.stack(tables))), graph.padded(evidence)
-    masks = jnp.asarray(graph.colours())
-
-    def one(chain_key):
-        sweep = lambda k, x: _sweep(graph, stacked, own, masks, x, jax.random.fold_in(chain_key, k), 1.0)
-        x = jax.random.categorical(jax.random.fold_in(chain_key, 2**31 - 1), own).astype(jnp.int32)
-        x = jax.lax.fori_loop(0, warmup, sweep, x)
-
-        def draw(x, i):
-            x = jax.lax.fori_loop(warmup + i * thin, warmup + (i + 1) * thin, sweep, x)
-            return x, x
-
-        return jax.lax.scan(draw, x, jnp.arange(n))[1]
-
-    return jax.vmap(one)(jax.random.split(key, n_chains))
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 4))
-def _annealed(cards: Any, scopes: Any, tables: Any, evidence: Any, sizes: Any, key: Any) -> tuple[Any, Any]:
+def _anneal(cards: Any, scopes: Any, tables: Any, evidence: Any, sizes: Any, key: Any) -> tuple[Any, Any]:
+    """log Z and the relative standard error of Z."""
     n_chains, n_steps = sizes
     graph = FactorGroups.build(cards, scopes)
     dtype = evidence[0].dtype
-    hard, own = graph.stack(tables), graph.padded(evidence)
+    hard, own = graph.stack(tables), graph.pad(evidence)
     stacked = tuple(map(soften, hard))
     masks = jnp.asarray(graph.colours())
     betas = jnp.linspace(0, 1, n_steps + 1, dtype=dtype)
 
-    def one(chain_key):
+    def log_weight(chain_key):
         x = jax.random.categorical(jax.random.fold_in(chain_key, n_steps), own).astype(jnp.int32)
 
         def step(t, carry):
             x, log_w = carry
             log_w = log_w + (betas[t + 1] - betas[t]) * _log_product(graph, stacked, x)
-            return _sweep(
+            return gibbs_sweep(
                 graph, stacked, own, masks, x, jax.random.fold_in(chain_key, t), betas[t + 1]
             ), log_w
 
         x, log_w = jax.lax.fori_loop(0, n_steps - 1, step, (x, jnp.zeros((), dtype)))
-        # The last step goes to the true factors: a chain that is somewhere impossible weighs nothing.
+        # The last step uses the true factors: a chain in an impossible configuration gets weight 0.
         last = _log_product(graph, hard, x) - betas[n_steps - 1] * _log_product(graph, stacked, x)
         return log_w + last
 
-    log_w = jax.vmap(one)(jax.random.split(key, n_chains))
+    log_w = jax.vmap(log_weight)(jax.random.split(key, n_chains))
     start = jnp.sum(jax.nn.logsumexp(own, axis=1)) + graph.constant(tables, dtype)
     log_mean = jax.nn.logsumexp(log_w) - jnp.log(jnp.asarray(n_chains, dtype))
     relative = jnp.exp(log_w - jnp.where(jnp.isfinite(log_mean), log_mean, 0))
@@ -134,16 +85,20 @@ def _annealed(cards: Any, scopes: Any, tables: Any, evidence: Any, sizes: Any, k
     return start + log_mean, jnp.where(jnp.isfinite(log_mean), error, jnp.inf)
 
 
-def _sweep(graph: FactorGroups, stacked: Any, own: Any, masks: Any, x: Any, key: Any, beta: Any) -> Any:
-    """Each colour in turn, drawn given all others."""
+def gibbs_sweep(graph: FactorGroups, stacked: Any, own: Any, masks: Any, x: Any, key: Any, beta: Any) -> Any:
+    """Draw the variables of each colour in turn, given all others, from Π f^β · evidence.
+
+    Variables of one colour share no factor, so they are independent given the others. `stacked` are
+    softened tables, from which chains can leave impossible configurations.
+    """
     noise = jax.random.gumbel(key, (masks.shape[0], *own.shape), own.dtype)
 
-    def colour(x, given):
-        mask, gumbel = given
+    def draw_colour(x, inputs):
+        mask, gumbel = inputs
         logits = own + beta * _conditionals(graph, stacked, x, own)
         return jnp.where(mask, jnp.argmax(logits + gumbel, axis=1).astype(x.dtype), x), None
 
-    return jax.lax.scan(colour, x, (masks, noise))[0]
+    return jax.lax.scan(draw_colour, x, (masks, noise))[0]
 
 
 def _conditionals(graph: FactorGroups, stacked: Any, x: Any, own: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Factors of like shape side by side: what message passing and sampling on factor graphs iterate over."""
+"""Factor graphs with factors of equal shape stacked, for vectorised message passing and sampling."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...errors import BadInput
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Factors whose tables, with the axes sorted by size, have one shape."""
+    """Factors whose tables have one shape, once the axes are sorted by size."""
 
     shape: tuple[int, ...]
     factors: tuple[int, ...]
-    axes: tuple[tuple[int, ...], ...]  # how each factor's own axes are arranged
+    axes: tuple[tuple[int, ...], ...]  # the order of each factor's own axes
     variables: np.ndarray  # (factors, axes)
 
 
@@ -29,10 +29,11 @@ class FactorGroups:
     cards: tuple[int, ...]
     groups: tuple[Group, ...]
     constants: tuple[int, ...]  # factors of no variable
-    degree: np.ndarray  # in how many factors each variable is
+    degree: np.ndarray  # the number of factors of each variable
 
     @classmethod
     def build(cls, cards: Sequence[int], scopes: Sequence[Sequence[int]]) -> FactorGroups:
+        """Group the factors of a model by shape."""
         if not cards:
             raise BadInput("cards", "no variable", "at least one")
         found: dict[tuple[int, ...], list[tuple[int, tuple[int, ...], list[int]]]] = {}
@@ -58,6 +59,7 @@ class FactorGroups:
 
     @property
     def states(self) -> int:
+        """The largest number of states of a variable."""
         return max(self.cards)
 
     def stack(self, log_tables: Sequence[Any]) -> tuple[Any, ...]:
@@ -71,7 +73,7 @@ class FactorGroups:
         """The logarithm of the product of all factors of no variable."""
         return sum((log_tables[f] for f in self.constants), jnp.zeros((), dtype))
 
-    def padded(self, log_evidence: Sequence[Any]) -> Any:
+    def pad(self, log_evidence: Sequence[Any]) -> Any:
         """(variables, states), −inf beyond the states a variable has."""
         rows = [jnp.pad(e, (0, self.states - e.shape[0]), constant_values=-jnp.inf) for e in log_evidence]
         return jnp.stack(rows)
@@ -80,8 +82,8 @@ class FactorGroups:
         """The rows of a padded matrix, each as long as its variable has states."""
         return tuple(beliefs[v, :card] for v, card in enumerate(self.cards))
 
-    def unstacked(self, stacked: Sequence[Any], constant: Any) -> tuple[Any, ...]:
-        """Tables of groups back to one a factor, in its own axes."""
+    def unstack(self, stacked: Sequence[Any], constant: Any) -> tuple[Any, ...]:
+        """The inverse of `stack`: one table per factor, in its own axes."""
         found = dict.fromkeys(self.constants, constant)
         for group, tables in zip(self.groups, stacked, strict=True):
             for k, (f, axes) in enumerate(zip(group.factors, group.axes, strict=True)):
@@ -89,7 +91,7 @@ class FactorGroups:
         return tuple(found[f] for f in sorted(found))
 
     def colours(self) -> np.ndarray:
-        """(colours, variables) masks: no factor has two variables of one colour, so they move at once."""
+        """(colours, variables) masks: variables of one colour share no factor, and are updated at once."""
         near: list[set[int]] = [set() for _ in self.cards]
         for group in self.groups:
             for row in group.variables.tolist():
@@ -102,8 +104,8 @@ class FactorGroups:
         return np.array([[colour[v] == c for v in range(len(near))] for c in range(max(colour.values()) + 1)])
 
 
-def along(vector: Any, axis: int, n_axes: int) -> Any:
-    """(factors, states) placed on one axis of (factors, *shape)."""
+def broadcast_along(vector: Any, axis: int, n_axes: int) -> Any:
+    """(factors, states) reshaped to broadcast along one axis of (factors, *shape)."""
     shape = [1] * n_axes
     shape[axis] = vector.shape[1]
     return vector.reshape(vector.shape[0], *shape)

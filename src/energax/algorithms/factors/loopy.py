@@ -1,4 +1,4 @@
-"""Loopy belief propagation: the messages of a tree, passed around on a graph that is none."""
+"""Loopy belief propagation: sum-product messages on a graph with cycles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import BadInput
-from .checks import checked
-from .groups import FactorGroups, along
+from .checks import check_model
+from .groups import FactorGroups, broadcast_along
 
 
-class Loopy(eqx.Module):
-    """What the messages say when they stop: beliefs, the Bethe estimate of log Z, and how they stopped."""
+class LoopySolution(eqx.Module):
+    """Beliefs at the last iteration, the Bethe estimate of log Z, and whether the messages converged."""
 
     log_z: Any  # the Bethe approximation: exact on a tree, neither bound nor consistent elsewhere
     variables: tuple[Any, ...]
@@ -35,19 +35,19 @@ def loopy(
     damping: float = 0.5,
     max_iter: int = 1000,
     tol: float | None = None,
-) -> Loopy:
+) -> LoopySolution:
     """Sum-product messages between factors and variables, all at once, until they change less than `tol`.
 
     message f→v(x_v) ∝ Σ f(x) Π_{u≠v} message u→f(x_u);   message v→f ∝ evidence · Π_{g≠f} message g→v.
 
-    A new message is (1 − damping) of what it should be and damping of what it was. On a tree the answer
-    is exact; on other graphs it is the usual approximation, and may not converge: look at `converged`.
-    Rows of evidence go by `jax.vmap`. `tol` is 1e-5 in single and 1e-10 in double precision unless said.
+    A message becomes (1 − damping) times its new value plus damping times its old one. On a tree the
+    result is exact; on other graphs it is an approximation, and may not converge: see `converged`.
+    Use `jax.vmap` for rows of evidence. `tol` is by default 1e-5 in single and 1e-10 in double precision.
 
     >>> import jax.numpy as jnp
     >>> agree = jnp.log(jnp.array([[0.9, 0.1], [0.1, 0.9]]))
-    >>> seen = (jnp.array([0.0, -jnp.inf]), jnp.zeros(2), jnp.zeros(2))
-    >>> found = loopy((2, 2, 2), ((0, 1), (1, 2)), (agree, agree), seen, damping=0.0)
+    >>> evidence = (jnp.array([0.0, -jnp.inf]), jnp.zeros(2), jnp.zeros(2))
+    >>> found = loopy((2, 2, 2), ((0, 1), (1, 2)), (agree, agree), evidence, damping=0.0)
     >>> bool(found.converged), round(float(found.variables[2][0]), 3)
     (True, 0.82)
 
@@ -56,19 +56,19 @@ def loopy(
     """
     if not 0 <= damping < 1:
         raise BadInput("damping", repr(damping), "a number from 0 up, below 1")
-    cards, scopes, tables, evidence = checked(cards, scopes, log_tables, log_evidence)
+    cards, scopes, tables, evidence = check_model(cards, scopes, log_tables, log_evidence)
     if tol is None:
         tol = 1e-5 if evidence[0].dtype.itemsize < 8 else 1e-10
-    return _propagated(cards, scopes, tables, evidence, damping, max_iter, tol)
+    return _propagate(cards, scopes, tables, evidence, damping, max_iter, tol)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _propagated(
+def _propagate(
     cards: Any, scopes: Any, tables: Any, evidence: Any, damping: Any, max_iter: Any, tol: Any
-) -> Loopy:
+) -> LoopySolution:
     graph = FactorGroups.build(cards, scopes)
     dtype = evidence[0].dtype
-    stacked, own = graph.stack(tables), graph.padded(evidence)
+    stacked, own = graph.stack(tables), graph.pad(evidence)
     start = tuple(
         tuple(jnp.full((len(g.factors), card), -jnp.log(card), dtype) for card in g.shape)
         for g in graph.groups
@@ -76,10 +76,10 @@ def _propagated(
 
     def step(carry):
         messages, _, n = carry
-        entering = _entering(graph, own, messages)
+        incoming = _messages_to_factors(graph, own, messages)
         new = tuple(
-            tuple(_normalised(_to_variable(table, inward, axis)) for axis in range(len(inward)))
-            for table, inward in zip(stacked, entering, strict=True)
+            tuple(_normalise(_message_to_variable(table, to_factor, axis)) for axis in range(len(to_factor)))
+            for table, to_factor in zip(stacked, incoming, strict=True)
         )
         mix = lambda a, b: jnp.log((1 - damping) * jnp.exp(a) + damping * jnp.exp(b))
         mixed = jax.tree.map(mix, new, messages)
@@ -90,65 +90,74 @@ def _propagated(
         change = functools.reduce(jnp.maximum, gaps, jnp.zeros((), dtype))
         return mixed, change, n + 1
 
-    going = lambda carry: (carry[1] > tol) & (carry[2] < max_iter)
-    messages, change, n = jax.lax.while_loop(going, step, (start, jnp.asarray(jnp.inf, dtype), 0))
-    finite, ruled_out = _totals(graph, own, messages)
-    log_q = _normalised(jnp.where(ruled_out > 0, -jnp.inf, finite))
-    entering = _entering(graph, own, messages)
-    log_b = []
-    for table, inward in zip(stacked, entering, strict=True):
-        total = table
-        for axis, message in enumerate(inward):
-            total = total + along(message, axis, len(inward))
-        log_b.append(_normalised(total.reshape(total.shape[0], -1)).reshape(total.shape))
+    is_running = lambda carry: (carry[1] > tol) & (carry[2] < max_iter)
+    messages, change, n = jax.lax.while_loop(is_running, step, (start, jnp.asarray(jnp.inf, dtype), 0))
+    finite, ruled_out = _incoming_totals(graph, own, messages)
+    log_q = _normalise(jnp.where(ruled_out > 0, -jnp.inf, finite))
+    log_b = _factor_beliefs(stacked, _messages_to_factors(graph, own, messages))
     log_z = _bethe(graph, stacked, own, log_q, log_b) + graph.constant(tables, dtype)
-    factors = graph.unstacked([jnp.exp(b) for b in log_b], jnp.ones((), dtype))
-    return Loopy(log_z, graph.split(jnp.exp(log_q)), factors, n, change, change <= tol)
+    factors = graph.unstack([jnp.exp(b) for b in log_b], jnp.ones((), dtype))
+    return LoopySolution(log_z, graph.split(jnp.exp(log_q)), factors, n, change, change <= tol)
 
 
-def _normalised(log_p: Any) -> Any:
-    """Rows that sum to one; rows without a possible state stay as they are."""
+def _factor_beliefs(stacked: Any, incoming: list[list[Any]]) -> list[Any]:
+    """log p(scope) of every factor: its table times the messages to it, normalised."""
+    beliefs = []
+    for table, messages in zip(stacked, incoming, strict=True):
+        total = table
+        for axis, message in enumerate(messages):
+            total = total + broadcast_along(message, axis, len(messages))
+        beliefs.append(_normalise(total.reshape(total.shape[0], -1)).reshape(total.shape))
+    return beliefs
+
+
+def _normalise(log_p: Any) -> Any:
+    """Divide rows by their sums; rows without a possible state are not changed."""
     z = jax.nn.logsumexp(log_p, axis=1)
     return log_p - jnp.where(jnp.isfinite(z), z, 0)[:, None]
 
 
-def _totals(graph: FactorGroups, own: Any, messages: Any) -> tuple[Any, Any]:
-    """Σ of all that enters a variable, as a finite part and the number of −inf in it, which subtract."""
-    finite, ruled_out = _parts(own)
-    for group, outward in zip(graph.groups, messages, strict=True):
-        for axis, message in enumerate(outward):
-            value, count = _parts(message)
+def _incoming_totals(graph: FactorGroups, own: Any, messages: Any) -> tuple[Any, Any]:
+    """The sum of all messages to each variable: its finite part, and the number of −inf among them.
+
+    Both parts allow one message to be subtracted again.
+    """
+    finite, ruled_out = _finite_and_ruled_out(own)
+    for group, to_variables in zip(graph.groups, messages, strict=True):
+        for axis, message in enumerate(to_variables):
+            value, count = _finite_and_ruled_out(message)
             at = group.variables[:, axis]
             finite = finite.at[at, : message.shape[1]].add(value)
             ruled_out = ruled_out.at[at, : message.shape[1]].add(count)
     return finite, ruled_out
 
 
-def _parts(log_p: Any) -> tuple[Any, Any]:
-    gone = jnp.isneginf(log_p)
-    return jnp.where(gone, 0, log_p), gone.astype(jnp.int32)
+def _finite_and_ruled_out(log_p: Any) -> tuple[Any, Any]:
+    ruled_out = jnp.isneginf(log_p)
+    return jnp.where(ruled_out, 0, log_p), ruled_out.astype(jnp.int32)
 
 
-def _entering(graph: FactorGroups, own: Any, messages: Any) -> list[list[Any]]:
+def _messages_to_factors(graph: FactorGroups, own: Any, messages: Any) -> list[list[Any]]:
     """For every factor and axis the product of all messages to its variable but the factor's own."""
-    finite, ruled_out = _totals(graph, own, messages)
+    finite, ruled_out = _incoming_totals(graph, own, messages)
     found = []
-    for group, outward in zip(graph.groups, messages, strict=True):
+    for group, to_variables in zip(graph.groups, messages, strict=True):
         rows = []
-        for axis, message in enumerate(outward):
-            value, count = _parts(message)
+        for axis, message in enumerate(to_variables):
+            value, count = _finite_and_ruled_out(message)
             at, card = group.variables[:, axis], message.shape[1]
             others = ruled_out[at, :card] - count
-            rows.append(_normalised(jnp.where(others > 0, -jnp.inf, finite[at, :card] - value)))
+            rows.append(_normalise(jnp.where(others > 0, -jnp.inf, finite[at, :card] - value)))
         found.append(rows)
     return found
 
 
-def _to_variable(table: Any, entering: list[Any], axis: int) -> Any:
+def _message_to_variable(table: Any, incoming: list[Any], axis: int) -> Any:
+    """log Σ over all other axes of the factor times the messages along them."""
     total = table
-    for other, message in enumerate(entering):
+    for other, message in enumerate(incoming):
         if other != axis:
-            total = total + along(message, other, len(entering))
+            total = total + broadcast_along(message, other, len(incoming))
     return jax.nn.logsumexp(
         jnp.moveaxis(total, axis + 1, 1).reshape(table.shape[0], table.shape[axis + 1], -1), axis=2
     )

@@ -1,4 +1,4 @@
-"""Naive mean field: the best product of independent variables, by coordinate ascent."""
+"""Naive mean field: the best product of independent distributions, by coordinate ascent."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ import jax.numpy as jnp
 
 from ..._util.keys import as_key
 from ...errors import BadInput
-from .checks import checked
-from .groups import FactorGroups, along
+from .checks import check_model
+from .groups import FactorGroups, broadcast_along
 
-_BEYOND = (
-    30.0  # how much worse an impossible entry is taken to be than the worst possible one, while searching
-)
-_TRACE = 1e-7
+# nats; an impossible entry counts as this much below the smallest possible one during the search
+_PENALTY = 30.0
+_NEGLIGIBLE = 1e-7  # probabilities below may be set to 0 at the end
 
 
 class MeanFieldSolution(eqx.Module):
-    """q(x) = Π q_v(x_v), a lower bound on log Z, and how the ascent ended."""
+    """q(x) = Π q_v(x_v), its lower bound on log Z, and whether the ascent converged."""
 
     elbo: Any
     variables: tuple[Any, ...]
@@ -45,8 +44,8 @@ def mean_field(
     """Maximise E_q[Σ log f] + H(q) ≤ log Z over products of independent distributions.
 
     Each q_v in turn becomes ∝ exp E[Σ log f | x_v], which never lowers the bound; variables without a
-    common factor go at once. The best of `n_init` starts, the first of them uniform, is kept. With
-    impossible configurations the bound may be −inf: then no product that was found avoids them.
+    common factor are updated at once. The best of `n_init` starts, the first of them uniform, is returned.
+    With impossible configurations the bound may be −inf: then no product that was found avoids them.
 
     >>> import jax.numpy as jnp
     >>> alone = jnp.log(jnp.array([1.0, 3.0]))
@@ -59,46 +58,46 @@ def mean_field(
     """
     if n_init < 1:
         raise BadInput("n_init", repr(n_init), "a whole number from 1 up")
-    cards, scopes, tables, evidence = checked(cards, scopes, log_tables, log_evidence)
+    cards, scopes, tables, evidence = check_model(cards, scopes, log_tables, log_evidence)
     if tol is None:
         tol = 1e-6 if evidence[0].dtype.itemsize < 8 else 1e-12
-    return _ascended(cards, scopes, n_init, tables, evidence, max_iter, tol, as_key(key))
+    return _maximise_bound(cards, scopes, n_init, tables, evidence, max_iter, tol, as_key(key))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _ascended(
+def _maximise_bound(
     cards: Any, scopes: Any, n_init: int, tables: Any, evidence: Any, max_iter: Any, tol: Any, key: Any
 ) -> MeanFieldSolution:
     graph = FactorGroups.build(cards, scopes)
     dtype = evidence[0].dtype
-    stacked, own = graph.stack(tables), graph.padded(evidence)
+    stacked, own = graph.stack(tables), graph.pad(evidence)
     softened = tuple(map(soften, stacked))
     masks = jnp.asarray(graph.colours())[:, :, None]
     constant = graph.constant(tables, dtype)
 
     def sweep(carry):
         q, bound, _, n = carry
-        for_colour = lambda q, mask: (
-            jnp.where(mask, jax.nn.softmax(own + _expected(graph, softened, q), axis=1), q),
+        update_colour = lambda q, mask: (
+            jnp.where(mask, jax.nn.softmax(own + _expected_logits(graph, softened, q), axis=1), q),
             None,
         )
-        q, _ = jax.lax.scan(for_colour, q, masks)
+        q, _ = jax.lax.scan(update_colour, q, masks)
         new = _bound(graph, softened, own, q)
         return q, new, new - bound, n + 1
 
-    settled = lambda bound, change: jnp.isfinite(bound) & (change <= tol * (1 + jnp.abs(bound)))
+    has_converged = lambda bound, change: jnp.isfinite(bound) & (change <= tol * (1 + jnp.abs(bound)))
 
     def ascend(q):
         start = (q, jnp.asarray(-jnp.inf, dtype), jnp.asarray(jnp.inf, dtype), 0)
-        going = lambda carry: ~settled(carry[1], carry[2]) & (carry[3] < max_iter)
-        q, bound, change, n = jax.lax.while_loop(going, sweep, start)
-        # Traces of probability on impossible entries cost everything: without them, if that is better.
-        sharp = jnp.where(q < _TRACE, 0, q)
+        is_running = lambda carry: ~has_converged(carry[1], carry[2]) & (carry[3] < max_iter)
+        q, bound, change, n = jax.lax.while_loop(is_running, sweep, start)
+        # Any probability of an impossible entry makes the bound −inf: drop negligible ones if that helps.
+        sharp = jnp.where(q < _NEGLIGIBLE, 0, q)
         sharp = sharp / jnp.sum(sharp, axis=1, keepdims=True)
         soft_value, sharp_value = (_bound(graph, stacked, own, each) + constant for each in (q, sharp))
         q = jnp.where(sharp_value > soft_value, sharp, q)
         value = jnp.maximum(sharp_value, soft_value)
-        return q, value, change, n, settled(bound, change)
+        return q, value, change, n, has_converged(bound, change)
 
     noise = jax.random.gumbel(key, (n_init, *own.shape), dtype).at[0].set(0)
     found = jax.vmap(ascend)(jax.nn.softmax(own + noise, axis=-1))
@@ -108,25 +107,25 @@ def _ascended(
 
 
 def soften(table: Any) -> Any:
-    """Impossible entries made finite but far worse than all others, so that a search can leave them."""
+    """Replace −inf by a finite value far below all others, so that a search can leave such entries."""
     least = jnp.min(jnp.where(jnp.isfinite(table), table, jnp.inf), initial=jnp.inf)
-    least = jnp.where(jnp.isfinite(least), least, 0) - _BEYOND
+    least = jnp.where(jnp.isfinite(least), least, 0) - _PENALTY
     return jnp.where(jnp.isneginf(table), least, table)
 
 
-def _expected(graph: FactorGroups, stacked: Any, q: Any) -> Any:
-    """E[Σ log f | x_v] for every variable and state, the others independent under q."""
+def _expected_logits(graph: FactorGroups, stacked: Any, q: Any) -> Any:
+    """E[Σ log f | x_v] for every variable and state, with all others independent under q."""
     total = jnp.zeros_like(q)
     for group, table in zip(graph.groups, stacked, strict=True):
         n_axes = len(group.shape)
         for axis in range(n_axes):
-            weighed = table
+            weighted = table
             for other in range(n_axes):
                 if other != axis:
-                    weighed = weighed * along(
+                    weighted = weighted * broadcast_along(
                         q[group.variables[:, other], : group.shape[other]], other, n_axes
                     )
-            mean = jnp.sum(weighed, axis=tuple(a + 1 for a in range(n_axes) if a != axis))
+            mean = jnp.sum(weighted, axis=tuple(a + 1 for a in range(n_axes) if a != axis))
             total = total.at[group.variables[:, axis], : group.shape[axis]].add(mean)
     return total
 
@@ -138,6 +137,6 @@ def _bound(graph: FactorGroups, stacked: Any, own: Any, q: Any) -> Any:
     for group, table in zip(graph.groups, stacked, strict=True):
         weight = jnp.ones_like(table)
         for axis, card in enumerate(group.shape):
-            weight = weight * along(q[group.variables[:, axis], :card], axis, len(group.shape))
+            weight = weight * broadcast_along(q[group.variables[:, axis], :card], axis, len(group.shape))
         total = total + jnp.sum(safe(weight, table))
     return total

@@ -1,4 +1,4 @@
-"""A finite model as plain tables: what files hold and energies are built from."""
+"""A finite model as plain tables, as files store it and energies are built from it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ...errors import BadInput
 if TYPE_CHECKING:
     import networkx as nx
 
-#: Rows of printed tables sum to one only as far as they were printed; beyond this they are wrong.
+#: Rows of printed tables sum to one up to the digits printed; a larger deviation is an error.
 TOLERANCE = 1e-4
-_ROUNDING = 1e-12  # rows as close to one as this are left as they are, so that files read back the same
+_ROUNDING = 1e-12  # rows with sums this close to one are not changed, so that files read back the same
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class TableModel:
     """Named finite variables and non-negative tables over some of them.
 
     `scopes[i]` are the variables (positions in `names`) of the axes of `tables[i]`. A "markov" model
-    is p(x) ∝ Πᵢ tables[i][x restricted to scopes[i]]. A "bayes" model has one table a variable, in
+    is p(x) ∝ Πᵢ tables[i][x restricted to scopes[i]]. A "bayes" model has one table per variable, in
     their order, with scope (*parents, child): p(child | parents), the child on the last axis.
 
     >>> coin = TableModel("bayes", ("coin",), (("heads", "tails"),), ((0,),), (np.array([0.5, 0.5]),))
@@ -41,7 +41,7 @@ class TableModel:
     def __post_init__(self) -> None:
         if self.kind not in ("bayes", "markov"):
             raise BadInput("kind", repr(self.kind), "'bayes' or 'markov'")
-        _unique(self.names, "names", "variable")
+        _check_unique(self.names, "names", "variable")
         if len(self.states) != len(self.names):
             raise BadInput(
                 "states", f"{len(self.states)} lists", f"one for each of {len(self.names)} variables"
@@ -49,7 +49,7 @@ class TableModel:
         for name, states in zip(self.names, self.states, strict=True):
             if not states:
                 raise BadInput("states", f"no state for {name}", "at least one")
-            _unique(states, f"states of {name}", "state")
+            _check_unique(states, f"states of {name}", "state")
         if len(self.tables) != len(self.scopes):
             raise BadInput("tables", f"{len(self.tables)}", f"one for each of {len(self.scopes)} scopes")
         for scope, table in zip(self.scopes, self.tables, strict=True):
@@ -70,17 +70,19 @@ class TableModel:
 
     def _check_directed(self) -> None:
         if tuple(scope[-1] if scope else -1 for scope in self.scopes) != tuple(range(len(self.names))):
-            raise BadInput("scopes", "other last variables", "one scope for each variable in order, it last")
+            raise BadInput(
+                "scopes", "other last variables", "one scope for each variable in order, ending with it"
+            )
         for child, table in enumerate(self.tables):
-            complain = wrong_row(table, self.names[child], self._family(child))
-            if complain:
-                raise BadInput("tables", *complain)
+            error = row_sum_error(table, self.names[child], self._parents_with_states(child))
+            if error:
+                raise BadInput("tables", *error)
         cycle = find_cycle([scope[:-1] for scope in self.scopes])
         if cycle:
             walk = " → ".join(self.names[v] for v in [*cycle, cycle[0]])
             raise BadInput("scopes", f"the cycle {walk}", "a directed graph without cycles")
 
-    def _family(self, child: int) -> list[tuple[str, tuple[str, ...]]]:
+    def _parents_with_states(self, child: int) -> list[tuple[str, tuple[str, ...]]]:
         return [(self.names[v], self.states[v]) for v in self.scopes[child][:-1]]
 
     @property
@@ -93,7 +95,7 @@ class TableModel:
         return self.scopes[variable][:-1]
 
     def graph(self) -> nx.Graph:
-        """The names as a directed graph ("bayes") or with an edge wherever a table is shared."""
+        """The names as a directed graph ("bayes"), or with an edge wherever two share a table."""
         import itertools
 
         import networkx as nx
@@ -119,7 +121,7 @@ class TableModel:
         return f"TableModel({self.kind!r}, {len(self.names)} variables, {len(self.tables)} tables)"
 
 
-def _unique(names: Sequence[str], argument: str, what: str) -> None:
+def _check_unique(names: Sequence[str], argument: str, what: str) -> None:
     if len(set(names)) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise BadInput(argument, f"the {what} {twice!r} twice", "every name once")
@@ -142,7 +144,7 @@ def find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
                 ready.append(child)
     if not left:
         return []
-    walk = [min(left)]  # what is left always has a parent that is left: go up until it repeats
+    walk = [min(left)]  # every variable left has a parent that is left: go up until one repeats
     while (parent := min(left[walk[-1]])) not in walk:
         walk.append(parent)
     cycle = walk[walk.index(parent) :][::-1]
@@ -150,7 +152,7 @@ def find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
     return cycle[first:] + cycle[:first]
 
 
-def wrong_row(
+def row_sum_error(
     table: np.ndarray, child: str, parents: Sequence[tuple[str, Sequence[str]]], tolerance: float = TOLERANCE
 ) -> tuple[str, str] | None:
     """(found, expected) for the first row of p(child | parents) that does not sum to one."""
@@ -160,11 +162,11 @@ def wrong_row(
         return None
     where = tuple(np.argwhere(wrong)[0])
     given = ", ".join(f"{name} = {states[i]}" for (name, states), i in zip(parents, where, strict=True))
-    said = f"p({child}{' | ' if given else ''}{given})"
-    return f"{said} with the sum {float(sums[where]):.6g}", "probabilities that sum to one"
+    row = f"p({child}{' | ' if given else ''}{given})"
+    return f"{row} with the sum {float(sums[where]):.6g}", "probabilities that sum to one"
 
 
-def normalised(table: np.ndarray) -> np.ndarray:
-    """The rows divided by their sums, except those that sum to one but for rounding."""
+def normalise_rows(table: np.ndarray) -> np.ndarray:
+    """The rows divided by their sums, except those that sum to one up to rounding."""
     sums = table.sum(-1, keepdims=True)
     return np.where(np.abs(sums - 1.0) > _ROUNDING, table / sums, table)

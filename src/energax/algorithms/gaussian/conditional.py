@@ -1,135 +1,180 @@
-"""Tables over finite variables joined with linear-Gaussian equations over real ones.
+"""Conditional Gaussian models: tables over finite variables, linear-Gaussian equations over real ones.
+
+Given the finite variables the real ones are jointly Gaussian, so integrating them out leaves a finite
+model, which is solved on its junction tree.
 
 Lauritzen (1992), Propagation of probabilities, means, and variances in mixed graphical association models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ...missing import is_masked, known, mask_of
+from ...missing import is_masked, mask_of, value_of
 from ..factors.tables import Tables
 from .linear_system import GaussianBlock, LinearSystem
 
 
-class Mixed(eqx.Module):
-    """Tables over finite variables, linear equations with noise over real ones, and constants."""
+class ConditionalGaussianModel(eqx.Module):
+    """Tables over finite variables, linear-Gaussian equations over real ones, and real constants."""
 
     tables: Tables
     system: LinearSystem
     constants: dict[str, Any]
 
-    def known_names(self, given: Mapping[str, Any]) -> frozenset[str]:
-        """The variables that every row knows."""
+    def observed_names(self, given: Mapping[str, Any]) -> frozenset[str]:
+        """The variables whose value is known in every row."""
         return frozenset({k for k, v in given.items() if not is_masked(v)} | set(self.constants))
 
     def blocks(self, row: Mapping[str, Any], temperature: Any = 1.0) -> tuple[GaussianBlock, ...]:
-        """The Gaussians of the real variables given a row, those apart that do not touch."""
+        """The Gaussians of the real variables given a row, one per independent block."""
         finite = {k: v for k, v in row.items() if k in self.tables.names}
-        chosen = {k: v for k, v in finite.items() if not is_masked(v)}
+        observed = {k: v for k, v in finite.items() if not is_masked(v)}
         values = {**{k: v for k, v in row.items() if k not in finite}, **self.constants}
-        layouts = self.system.layouts(self.known_names(row))
-        return tuple(self.system.block(layout, values, chosen, temperature) for layout in layouts)
+        layouts = self.system.layouts(self.observed_names(row))
+        return tuple(self.system.block(layout, values, observed, temperature) for layout in layouts)
 
-    def joined(self, logs: Any, factors: Any, blocks: Any, row: Mapping[str, Any]) -> tuple[Tables, Any]:
-        """The finite problem: the tables, and for each block what its real variables say of the choices."""
+    def finite_model(
+        self, logs: Sequence[Any], block_logs: Sequence[Any], blocks: Sequence[GaussianBlock], row: Any
+    ) -> tuple[Tables, Any]:
+        """The tables of the hidden finite variables, and the evidence on them.
+
+        `logs` replace the logs of the tables; `block_logs` are one more factor per block, over the
+        block's finite variables; each constant adds a factor without variables.
+        """
         tables = Tables(self.tables.names, self.tables.cards, self.tables.scopes, tuple(logs))
         rest, evidence = tables.given({k: v for k, v in row.items() if k in tables.names})
-        scopes = tuple(tuple(rest.names.index(n) for n in block.over) for block in blocks)
-        set_aside = tuple(self._as_set(name, value, row) for name, value in self.constants.items())
-        scopes = (*rest.scopes, *scopes, *(() for _ in set_aside))
-        return Tables(rest.names, rest.cards, scopes, (*rest.logs, *factors, *set_aside)), evidence
+        scopes = tuple(tuple(rest.names.index(n) for n in block.finite_names) for block in blocks)
+        constants = tuple(_log_agreement(name, value, row) for name, value in self.constants.items())
+        scopes = (*rest.scopes, *scopes, *(() for _ in constants))
+        return Tables(rest.names, rest.cards, scopes, (*rest.logs, *block_logs, *constants)), evidence
 
-    def _as_set(self, name: str, value: Any, row: Mapping[str, Any]) -> Any:
-        """0 where a row agrees with a constant, in single precision, or says nothing of it; else −∞."""
-        if name not in row:
-            return jnp.zeros((), value.dtype)
-        same = jnp.asarray(known(row[name])).astype(jnp.float32) == value.astype(jnp.float32)
-        return jnp.where(same | ~mask_of(row[name]), 0, -jnp.inf).astype(value.dtype)
-
-    def shapes_given(self, certain: Collection[str]) -> tuple[Any, Any, int]:
-        """(cards, scopes) of the finite problem and how many numbers its Gaussians hold; nothing computed."""
-        cards, scopes = self.tables.shapes_given(certain)
-        left = [n for n in self.tables.names if n not in certain]
-        layouts = self.system.layouts(frozenset(certain) | set(self.constants))
-        factors = tuple(tuple(left.index(n) for n in layout.over) for layout in layouts)
-        return cards, (*scopes, *factors), sum(layout.numbers for layout in layouts)
+    def shapes_given(self, observed: Collection[str]) -> tuple[Any, Any, int]:
+        """Cards and scopes of the finite model and the entries of all blocks, without computing them."""
+        cards, scopes = self.tables.shapes_given(observed)
+        hidden = [n for n in self.tables.names if n not in observed]
+        layouts = self.system.layouts(frozenset(observed) | set(self.constants))
+        factors = tuple(tuple(hidden.index(n) for n in layout.finite_names) for layout in layouts)
+        return cards, (*scopes, *factors), sum(layout.entries for layout in layouts)
 
 
-class Read(eqx.Module):
-    """What a row says: log p of it, and the probabilities of all that is finite."""
+def _log_agreement(name: str, constant: Any, row: Mapping[str, Any]) -> Any:
+    """0 if the row equals the constant in single precision or has no value of it, else −∞."""
+    if name not in row:
+        return jnp.zeros((), constant.dtype)
+    same = jnp.asarray(value_of(row[name])).astype(jnp.float32) == constant.astype(jnp.float32)
+    return jnp.where(same | ~mask_of(row[name]), 0, -jnp.inf).astype(constant.dtype)
+
+
+def _integrate(
+    model: ConditionalGaussianModel, row: Mapping[str, Any], blocks: Sequence[GaussianBlock]
+) -> tuple[Tables, Any]:
+    """The finite model after integrating out the real variables, and the evidence on it."""
+    return model.finite_model(model.tables.logs, [b.log_density for b in blocks], blocks, row)
+
+
+class RowExpectations(eqx.Module):
+    """log p(row) and the posterior probabilities of all finite variables given the row."""
 
     log_evidence: Any
-    entries: tuple[Any, ...]  # of every table, in its shape
-    shares: tuple[Any, ...]  # p(over | row) of every block, flat
+    tables: tuple[Any, ...]  # the marginal of each table, in its shape
+    weights: tuple[Any, ...]  # p(d | row) of each block, (n,)
     marginals: dict[str, Any]
     blocks: tuple[GaussianBlock, ...]
 
 
-def read(mixed: Mixed, row: Mapping[str, Any], temperature: Any = 1.0) -> Read:
-    """Sum over the choices, integrate over the reals; at a temperature T of densities to the power 1/T."""
-    blocks = mixed.blocks(row, temperature)
-    logs = tuple(jnp.asarray(log) / temperature for log in mixed.tables.logs)
-    factors = tuple(block.log_density for block in blocks)
-    rest, evidence = mixed.joined(logs, factors, blocks, row)
+def expectations(
+    model: ConditionalGaussianModel, row: Mapping[str, Any], temperature: Any = 1.0
+) -> RowExpectations:
+    """Sum over the finite variables and integrate over the real ones, of densities to the power 1/T."""
+    blocks = model.blocks(row, temperature)
+    logs = tuple(jnp.asarray(log) / temperature for log in model.tables.logs)
+    block_logs = tuple(block.log_density for block in blocks)
+    rest, evidence = model.finite_model(logs, block_logs, blocks, row)
 
-    def total(logs, factors, evidence):
-        return mixed.joined(logs, factors, blocks, row)[0].log_partition(evidence)
+    def log_z(logs, block_logs, evidence):
+        return model.finite_model(logs, block_logs, blocks, row)[0].log_partition(evidence)
 
     # The gradient of log Z in the logs of a factor is the marginal of its variables.
-    value, gradient = jax.value_and_grad(total, argnums=(0, 1, 2))(logs, factors, evidence)
-    shares = tuple(share.reshape(-1) for share in gradient[1])
+    value, gradient = jax.value_and_grad(log_z, argnums=(0, 1, 2))(logs, block_logs, evidence)
+    weights = tuple(p.reshape(-1) for p in gradient[1])
     marginals = dict(zip(rest.names, gradient[2], strict=True))
-    return Read(temperature * value, gradient[0], shares, marginals, blocks)
+    return RowExpectations(temperature * value, gradient[0], weights, marginals, blocks)
 
 
-def log_evidence(mixed: Mixed, row: Mapping[str, Any]) -> Any:
+def posterior_moments(model: ConditionalGaussianModel, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Marginals of the finite variables, mean and variance of the real ones, and log p(row)."""
+    found = expectations(model, row)
+    means, variances = {}, {}
+    for block, weights in zip(found.blocks, found.weights, strict=True):
+        within = jnp.maximum(jnp.diagonal(block.conditional_covariance(), axis1=1, axis2=2), 0)
+        each = block.conditional_mean()
+        mean = weights @ each
+        variance = weights @ (within + (each - mean) ** 2)
+        for k, name in enumerate(block.names):
+            means[name], variances[name] = mean[k], variance[k]
+    for name, value in model.constants.items():
+        means[name], variances[name] = value, jnp.zeros_like(value)
+    return {
+        "marginals": found.marginals,
+        "log_evidence": found.log_evidence,
+        "mean": means,
+        "variance": variances,
+    }
+
+
+def log_evidence(model: ConditionalGaussianModel, row: Mapping[str, Any]) -> Any:
     """log p(row)."""
-    rest, evidence = finite_problem(mixed, row, mixed.blocks(row))
+    rest, evidence = _integrate(model, row, model.blocks(row))
     return rest.log_partition(evidence)
 
 
-def best(mixed: Mixed, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[GaussianBlock, ...], Any]:
-    """The choices at the peak of the joint density, the Gaussians, and the log of that density."""
-    blocks = mixed.blocks(row)
-    rest, evidence = mixed.joined(mixed.tables.logs, [b.log_peak for b in blocks], blocks, row)
+def joint(model: ConditionalGaussianModel, row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """p(names | row) of finite variables, one axis each."""
+    rest, evidence = _integrate(model, row, model.blocks(row))
+    return jnp.exp(rest.joint(names, evidence))
+
+
+def maximise_states(
+    model: ConditionalGaussianModel, row: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[GaussianBlock, ...], Any]:
+    """The finite states at the maximum of the joint density, the Gaussians, and the log density there."""
+    blocks = model.blocks(row)
+    rest, evidence = model.finite_model(model.tables.logs, [b.log_peak for b in blocks], blocks, row)
     states, value = rest.maximise(evidence)
     return states, blocks, value
 
 
-def finite_problem(
-    mixed: Mixed, row: Mapping[str, Any], blocks: tuple[GaussianBlock, ...]
-) -> tuple[Tables, Any]:
-    """The tables that are left once the real variables are integrated out, and the evidence on them."""
-    return mixed.joined(mixed.tables.logs, [b.log_density for b in blocks], blocks, row)
+def maximise(model: ConditionalGaussianModel, row: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The most probable values of all hidden variables, and their log density with the row."""
+    states, blocks, value = maximise_states(model, row)
+    values = {**states, **model.constants}
+    for block in blocks:
+        mean = block.conditional_mean()[block.index(states)]
+        values.update({name: mean[k] for k, name in enumerate(block.names)})
+    return _hidden(values, row), value
 
 
-def joint(mixed: Mixed, row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """p(names | row), an axis each."""
-    rest, evidence = finite_problem(mixed, row, mixed.blocks(row))
-    return jnp.exp(rest.joint(names, evidence))
-
-
-def targets(found: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of variables that a row does not know, or knows in part."""
-    return {k: v for k, v in found.items() if k not in row or is_masked(row[k])}
-
-
-def draw(mixed: Mixed, row: Mapping[str, Any], key: Any, n: int) -> dict[str, Any]:
-    """n draws of all that is hidden: the choices by the junction tree, then the real variables given them."""
-    blocks = mixed.blocks(row)
-    rest, evidence = finite_problem(mixed, row, blocks)
+def draw(model: ConditionalGaussianModel, row: Mapping[str, Any], key: Any, n: int) -> dict[str, Any]:
+    """n draws of all hidden variables: first the finite ones, then the real ones given them."""
+    blocks = model.blocks(row)
+    rest, evidence = _integrate(model, row, blocks)
     first, *others = jax.random.split(key, 1 + len(blocks))
-    found = {name: jnp.broadcast_to(value, (n,)) for name, value in mixed.constants.items()}
+    values = {name: jnp.broadcast_to(value, (n,)) for name, value in model.constants.items()}
     if rest.cards:
-        found.update(rest.draw(first, n, evidence))
+        values.update(rest.draw(first, n, evidence))
     for block, sub in zip(blocks, others, strict=True):
-        index = jnp.broadcast_to(block.index(found), (n,))
-        drawn = jax.vmap(block.draw)(jax.random.split(sub, n), index)
-        found.update({name: drawn[:, k] for k, name in enumerate(block.names)})
-    return targets(found, row)
+        index = jnp.broadcast_to(block.index(values), (n,))
+        reals = jax.vmap(block.draw)(jax.random.split(sub, n), index)
+        values.update({name: reals[:, k] for k, name in enumerate(block.names)})
+    return _hidden(values, row)
+
+
+def _hidden(values: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the variables that are missing from the row, in whole or in part."""
+    return {k: v for k, v in values.items() if k not in row or is_masked(row[k])}

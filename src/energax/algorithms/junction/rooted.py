@@ -1,16 +1,17 @@
-"""The rooted tree of a junction tree: which clique hangs where, and which factor sits in which.
+"""The rooted tree of cliques: the parent of every clique, and the clique of every factor.
 
-A clique is a matrix: the states of its separator (what it shares with its parent) by the states of its
-residual (the variables it adds). With the variables numbered as they first appear on the way from the
-root, the separator always comes first, and no axis ever has to be moved.
+A clique is a matrix: the states of its separator (the variables it shares with its parent) by the states
+of its residual (the variables it adds). With the variables numbered as they first appear on the way from
+the root, the separator always comes first, and no axis ever has to be moved.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,78 +47,82 @@ class Clique:
     def separator(self) -> tuple[int, ...]:
         return self.variables[: self.n_separator]
 
-    def digits(self, variables: Sequence[int], at: np.ndarray | None = None) -> np.ndarray:
-        """The position in a table over `variables` (in this order) of every entry of the clique."""
+    def positions_in(self, variables: Sequence[int]) -> np.ndarray:
+        """For every entry of the clique, its position in a table over `variables`, in this order."""
         strides = np.cumprod([1, *self.cards[::-1]])[::-1][1:]
-        where = {v: (int(s), c) for v, s, c in zip(self.variables, strides, self.cards, strict=True)}
-        entries = np.arange(self.size) if at is None else at
-        found = np.zeros_like(entries)
+        axes = {v: (int(s), c) for v, s, c in zip(self.variables, strides, self.cards, strict=True)}
+        entries = np.arange(self.size)
+        positions = np.zeros_like(entries)
         for v in variables:
-            stride, card = where[v]
-            found = found * card + entries // stride % card
-        return found
+            stride, card = axes[v]
+            positions = positions * card + entries // stride % card
+        return positions
 
 
-def rooted(tree: CliqueTree, cards: Sequence[int], small: int) -> list[Clique]:
-    """Parents before children, variables in the order in which they first appear."""
+def root_tree(tree: CliqueTree, cards: Sequence[int], small: int) -> list[Clique]:
+    """The cliques, parents before children, with variables in the order in which they first appear."""
     cliques: Any = tree.cliques
-    near: list[list[int]] = [[] for _ in cliques]
+    neighbours: list[list[int]] = [[] for _ in cliques]
     for a, b in tree.edges:
-        near[a].append(b)
-        near[b].append(a)
+        neighbours[a].append(b)
+        neighbours[b].append(a)
     sizes = [math.prod(cards[v] for v in clique) for clique in cliques]
     found: list[Clique] = []
-    place: dict[int, int] = {}
-    rank: dict[int, int] = {}
-    for root in tree.roots:
-        walk = [(_best_root(root, near, sizes, small), -1)]
-        for at, above in walk:  # grows while it is walked: breadth first
-            if above >= 0:
-                old = set(cliques[above])
-                shared = sorted((v for v in cliques[at] if v in old), key=rank.__getitem__)
-            else:
-                shared = []
-            new = sorted(set(cliques[at]) - set(shared))
-            for v in new:
-                rank[v] = len(rank)
-            variables = (*shared, *new)
-            parent = place[above] if above >= 0 else -1
+    place: dict[int, int] = {}  # position in the unrooted tree -> position in `found`
+    rank: dict[int, int] = {}  # variable -> when it first appeared
+    for start in tree.roots:
+        walk = [(_choose_root(start, neighbours, sizes, small), -1)]
+        for at, above in walk:  # grows during the loop: breadth first
+            parent = place.get(above, -1)
             place[at] = len(found)
+            found.append(
+                _orient(cliques[at], found[parent].variables if parent >= 0 else (), parent, cards, rank)
+            )
             if parent >= 0:
-                found[parent].children.append(len(found))
-            found.append(Clique(variables, len(shared), parent, tuple(cards[v] for v in variables)))
-            walk += [(other, at) for other in near[at] if other != above]
+                found[parent].children.append(place[at])
+            walk += [(other, at) for other in neighbours[at] if other != above]
     return found
 
 
-def _best_root(start: int, near: list[list[int]], sizes: list[int], small: int) -> int:
+def _orient(
+    clique: Sequence[int], above: Sequence[int], parent: int, cards: Sequence[int], rank: dict[int, int]
+) -> Clique:
+    """A clique with its separator first; new variables get the next ranks."""
+    shared = sorted(set(clique).intersection(above), key=rank.__getitem__)
+    new = sorted(set(clique).difference(shared))
+    for v in new:
+        rank[v] = len(rank)
+    variables = (*shared, *new)
+    return Clique(variables, len(shared), parent, tuple(cards[v] for v in variables))
+
+
+def _choose_root(start: int, neighbours: list[list[int]], sizes: list[int], small: int) -> int:
     """The largest clique if it is large, so that the core is small; else the middle, for few levels."""
-
-    def farthest(origin: int) -> list[int]:
-        before = {origin: -1}
-        queue = [origin]
-        for at in queue:
-            for other in near[at]:
-                if other not in before:
-                    before[other] = at
-                    queue.append(other)
-        path = [queue[-1]]
-        while before[path[-1]] >= 0:
-            path.append(before[path[-1]])
-        reached.extend(queue)
-        return path
-
-    reached: list[int] = []
-    end = farthest(start)[0]
+    reached, path = _walk_to_farthest(start, neighbours)
     largest = max(reached, key=sizes.__getitem__)
     if sizes[largest] > small:
         return largest
-    path = farthest(end)
+    _, path = _walk_to_farthest(path[0], neighbours)
     return path[len(path) // 2]
 
 
-def core_of(cliques: list[Clique], small: int) -> set[int]:
-    """Cliques with more than `small` entries, and all on the way from them to their root."""
+def _walk_to_farthest(origin: int, neighbours: list[list[int]]) -> tuple[list[int], list[int]]:
+    """All cliques connected with `origin`, nearest first, and the path from the farthest back to it."""
+    before = {origin: -1}
+    reached = [origin]
+    for at in reached:  # grows during the loop: breadth first
+        for other in neighbours[at]:
+            if other not in before:
+                before[other] = at
+                reached.append(other)
+    path = [reached[-1]]
+    while before[path[-1]] >= 0:
+        path.append(before[path[-1]])
+    return reached, path
+
+
+def find_core(cliques: list[Clique], small: int) -> set[int]:
+    """Cliques with more than `small` entries, and all between them and their root."""
     core: set[int] = set()
     for i in reversed(range(len(cliques))):
         if cliques[i].size > small or i in core:
@@ -128,16 +133,20 @@ def core_of(cliques: list[Clique], small: int) -> set[int]:
 
 
 def depth_of(cliques: list[Clique], i: int) -> int:
+    """The number of ancestors of a clique."""
     depth = 0
     while (i := cliques[i].parent) >= 0:
         depth += 1
     return depth
 
 
-def assign(
+def assign_factors(
     cliques: list[Clique], cards: Sequence[int], scopes: Sequence[tuple[int, ...]], core: set[int], small: int
 ) -> list[int]:
-    """Every factor to the smallest clique that holds it, and so the evidence of every variable."""
+    """Put every factor, and the evidence of every variable, into the smallest clique that holds it.
+
+    Returns the clique of every factor.
+    """
     holders: dict[int, list[int]] = {}
     for i, clique in enumerate(cliques):
         for v in clique.variables:
@@ -147,17 +156,45 @@ def assign(
     sets = [set(clique.variables) for clique in cliques]
     for v in range(len(cards)):
         cliques[holders[v][0]].evidence.append(v)
-    home = []
+    clique_of_factor = []
     for f, scope in enumerate(scopes):
+        at = 0
         if scope:
             rarest = min(scope, key=lambda v: len(holders[v]))
-            home.append(next(i for i in holders[rarest] if sets[i].issuperset(scope)))
-        else:
-            home.append(0)
-        size = math.prod(cards[v] for v in scope)
-        large = home[f] in core and size > small
-        (cliques[home[f]].large if large else cliques[home[f]].factors).append(f)
-    return home
+            at = next(i for i in holders[rarest] if sets[i].issuperset(scope))
+        clique_of_factor.append(at)
+        is_large = at in core and math.prod(cards[v] for v in scope) > small
+        (cliques[at].large if is_large else cliques[at].factors).append(f)
+    return clique_of_factor
+
+
+# -- subcliques of the core -------------------------------------------------------------------------
+
+
+class _Kind(enum.Enum):
+    CHILD = enum.auto()  # a clique of the fringe
+    FACTOR = enum.auto()
+    EVIDENCE = enum.auto()
+
+
+class _Attachment(NamedTuple):
+    """A small function that enters a core clique, and its variables."""
+
+    scope: tuple[int, ...]
+    kind: _Kind
+    number: int  # of the clique, the factor or the variable
+
+
+class _Subclique:
+    """Variables of a core clique, few enough for the fringe, and the attachments moved to them."""
+
+    def __init__(self) -> None:
+        self.variables: set[int] = set()
+        self.members: dict[_Kind, list[int]] = {kind: [] for kind in _Kind}
+
+    def add(self, attachment: _Attachment) -> None:
+        self.variables.update(attachment.scope)
+        self.members[attachment.kind].append(attachment.number)
 
 
 def split_core_cliques(
@@ -165,43 +202,68 @@ def split_core_cliques(
     core: set[int],
     cards: Sequence[int],
     scopes: Sequence[tuple[int, ...]],
-    home: list[int],
+    clique_of_factor: list[int],
     small: int,
 ) -> None:
-    """Move what is small on a core clique into as few small cliques within it as a greedy rule finds."""
+    """Move the small attachments of every core clique into small subcliques, its new children.
+
+    Appends the subcliques to `cliques` and updates `clique_of_factor`.
+    """
     for i in sorted(core):
         clique = cliques[i]
-        fringe = [c for c in clique.children if c not in core]
-        items = [(cliques[c].separator, "child", c) for c in fringe]
-        items += [(scopes[f], "factor", f) for f in clique.factors]
-        items += [((v,), "evidence", v) for v in clique.evidence]
-        size = lambda group: math.prod(cards[v] for v in group)
-        items.sort(key=lambda item: -size(item[0]))
-        pockets: list[tuple[set[int], list[tuple[str, int]]]] = []
-        for scope, kind, what in items:
-            options = [
-                (size(group.union(scope)) / size(group), n)
-                for n, (group, _) in enumerate(pockets)
-                if size(group.union(scope)) <= max(small, size(group))
-            ]
-            if not options:
-                pockets.append((set(scope), []))
-            group, members = pockets[min(options)[1]] if options else pockets[-1]
-            group.update(scope)
-            members.append((kind, what))
+        attachments = _attachments(clique, cliques, core, scopes)
         clique.children = [c for c in clique.children if c in core]
         clique.factors, clique.evidence = [], []
-        for group, members in pockets:
-            inside = tuple(v for v in clique.variables if v in group)
-            pocket = Clique(inside, len(inside), i, tuple(cards[v] for v in inside))
-            clique.children.append(len(cliques))
-            for kind, what in members:
-                if kind == "child":
-                    cliques[what].parent = len(cliques)
-                    pocket.children.append(what)
-                elif kind == "factor":
-                    home[what] = len(cliques)
-                    pocket.factors.append(what)
-                else:
-                    pocket.evidence.append(what)
-            cliques.append(pocket)
+        for part in _group_attachments(attachments, cards, small):
+            _append_subclique(part, i, cliques, cards, clique_of_factor)
+
+
+def _attachments(
+    clique: Clique, cliques: list[Clique], core: set[int], scopes: Sequence[tuple[int, ...]]
+) -> list[_Attachment]:
+    fringe = [c for c in clique.children if c not in core]
+    return [
+        *(_Attachment(cliques[c].separator, _Kind.CHILD, c) for c in fringe),
+        *(_Attachment(scopes[f], _Kind.FACTOR, f) for f in clique.factors),
+        *(_Attachment((v,), _Kind.EVIDENCE, v) for v in clique.evidence),
+    ]
+
+
+def _group_attachments(attachments: list[_Attachment], cards: Sequence[int], small: int) -> list[_Subclique]:
+    """Greedily few subcliques: each attachment, large ones first, goes where it adds the fewest entries."""
+    size = lambda variables: math.prod(cards[v] for v in variables)
+    parts: list[_Subclique] = []
+    for attachment in sorted(attachments, key=lambda a: -size(a.scope)):
+        options = []
+        for n, part in enumerate(parts):
+            before, after = size(part.variables), size(part.variables.union(attachment.scope))
+            if after <= max(small, before):
+                options.append((after / before, n))
+        if not options:
+            parts.append(_Subclique())
+        (parts[min(options)[1]] if options else parts[-1]).add(attachment)
+    return parts
+
+
+def _append_subclique(
+    part: _Subclique, parent: int, cliques: list[Clique], cards: Sequence[int], clique_of_factor: list[int]
+) -> None:
+    at = len(cliques)
+    variables = tuple(v for v in cliques[parent].variables if v in part.variables)
+    children, factors = part.members[_Kind.CHILD], part.members[_Kind.FACTOR]
+    cliques.append(
+        Clique(
+            variables,
+            len(variables),
+            parent,
+            tuple(cards[v] for v in variables),
+            factors=factors,
+            evidence=part.members[_Kind.EVIDENCE],
+            children=children,
+        )
+    )
+    cliques[parent].children.append(at)
+    for child in children:
+        cliques[child].parent = at
+    for factor in factors:
+        clique_of_factor[factor] = at

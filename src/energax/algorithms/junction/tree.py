@@ -1,4 +1,4 @@
-"""Exact inference on a tree of cliques: everything that tables over finite variables can be asked."""
+"""Exact inference on a tree of cliques: log Z, marginals, joints, the most probable states, draws."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ import jax.numpy as jnp
 
 from ..._util.keys import as_key
 from ...errors import BadInput, Intractable
-from ...graph import Cost, junction_tree, triangulate_scopes
-from ..factors.checks import as_evidence, as_tables, joined, split, to_numpy_unless_traced
-from .beliefs import Calibrated, factor_marginals
-from .layout import SMALL, TreeLayout, make_plan
-from .passes import Packed, best, conditional, downward, pack, ragged_sum, upward
-from .traceback import descend, largest, random_column
+from ...graph import Cost, Triangulation, junction_tree, triangulate_scopes
+from ..factors.checks import (
+    as_evidence,
+    as_tables,
+    concatenate_evidence,
+    split_by_variable,
+    to_numpy_unless_traced,
+)
+from .beliefs import clique_marginal, factor_marginals
+from .layout import SMALL, TreeLayout, make_layout
+from .passes import PackedLogTables, Upward, downward, max_product, pack_tables, sum_product, upward
+from .ragged import ragged_sum
+from .traceback import best_column, descend, random_column
 
 MAX_BYTES = 8 * 2**30
 APPROXIMATE = (
-    "Approximate: loopy belief propagation, mean field, Gibbs or annealed importance sampling; "
-    "or observe more variables, which cuts the graph."
+    "Use an approximate method (loopy belief propagation, mean field, Gibbs or annealed importance "
+    "sampling), or observe more variables."
 )
 
 
@@ -31,21 +38,21 @@ APPROXIMATE = (
 class JunctionTree:
     """Cliques joined into a tree (a forest, if the graph is not connected), rooted and laid out.
 
-    A discrete model is `cards` (how many states each variable has), `scopes` (the variables of each
-    factor) and `log_tables` (one axis a variable of the scope, in its order): p(x) ∝ Π exp(log_tables).
-    Evidence is one log-vector a variable, added to the model: 0 and −inf for a variable that is
-    observed, any log-likelihood for uncertain evidence, zeros for none. An array (n, card) for every
-    variable is n rows of evidence in one call, and every answer then has a leading axis of n.
+    A discrete model is `cards` (the number of states of each variable), `scopes` (the variables of each
+    factor) and `log_tables` (one axis per variable of the scope, in its order): p(x) ∝ Π exp(log_tables).
+    Evidence is one log-vector per variable, added to the model: 0 and −inf for an observed variable, any
+    log-likelihood for uncertain evidence, zeros for none. Arrays (n, card) are n rows of evidence in one
+    call, and every result then has a leading axis of n.
 
-    The tree is static: hashable, made once for a structure, and told its cost before anything runs.
+    The tree is static: hashable, built once for a structure, and its cost is known before anything runs.
 
     >>> import jax.numpy as jnp
     >>> tree = JunctionTree.build((2, 2, 2), ((0, 1), (1, 2)))
     >>> tree.width, tree.cliques
     (1, ((1, 2), (1, 0)))
     >>> agree = jnp.log(jnp.array([[0.9, 0.1], [0.1, 0.9]]))
-    >>> seen = (jnp.array([0.0, -jnp.inf]), jnp.zeros(2), jnp.zeros(2))      # the first is in state 0
-    >>> log_z, marginals = tree.marginals((agree, agree), seen)
+    >>> evidence = (jnp.array([0.0, -jnp.inf]), jnp.zeros(2), jnp.zeros(2))  # the first is in state 0
+    >>> log_z, marginals = tree.marginals((agree, agree), evidence)
     >>> [round(float(p), 4) for p in marginals[2]]
     [0.82, 0.18]
 
@@ -58,9 +65,9 @@ class JunctionTree:
     together: tuple[tuple[int, ...], ...] = ()
     small: int = SMALL
     cost: Cost = dataclasses.field(default=Cost(0, 0, 0), compare=False)
-    plan: TreeLayout = dataclasses.field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+    layout: TreeLayout = dataclasses.field(default=None, compare=False, repr=False)  # type: ignore[assignment]
 
-    # -- made once ------------------------------------------------------------------------------
+    # -- building -------------------------------------------------------------------------------
 
     @staticmethod
     def build(
@@ -71,41 +78,41 @@ class JunctionTree:
         small: int = SMALL,
         max_bytes: int = MAX_BYTES,
     ) -> JunctionTree:
-        """Triangulate, join, root, lay out. Sets in `together` will each lie within one clique.
+        """Triangulate, join, root and lay out. Each set in `together` will lie within one clique.
 
-        Cliques of up to `small` entries are computed many at once (no answer depends on it).
+        Cliques of up to `small` entries are computed many at once (no result depends on it).
 
         Raises `Intractable` if the tables of one calibration would take more than `max_bytes`.
         """
         cards = tuple(int(c) for c in cards)
         if not cards:
             raise BadInput("cards", "no variable", "at least one")
-        groups = tuple(tuple(int(v) for v in scope) for scope in scopes)
-        joined = tuple(tuple(sorted(int(v) for v in group)) for group in together)
-        for scope in (*groups, *joined):
+        factors = tuple(tuple(int(v) for v in scope) for scope in scopes)
+        sets = tuple(tuple(sorted(int(v) for v in group)) for group in together)
+        for scope in (*factors, *sets):
             if len(set(scope)) != len(scope) or any(not 0 <= v < len(cards) for v in scope):
                 raise BadInput("scopes", f"{scope}", f"different variables from 0 to {len(cards) - 1}")
-        triangulated = _triangulated(cards, groups, joined)
+        triangulation = _triangulate(cards, factors, sets)
         itemsize = jnp.zeros(()).dtype.itemsize
-        size = _bytes(triangulated.cost.entries, triangulated.cost.largest, itemsize)
+        size = _bytes(triangulation.cost.entries, triangulation.cost.largest, itemsize)
         if size > max_bytes:
             raise Intractable(
-                f"a junction tree of width {triangulated.width}",
-                f"{size / 2**30:.3g} GiB ({triangulated.cost})",
+                f"a junction tree of width {triangulation.width}",
+                f"{size / 2**30:.3g} GiB ({triangulation.cost})",
                 f"{max_bytes / 2**30:.3g} GiB",
                 APPROXIMATE,
             )
-        return _built(cards, groups, joined, small)
+        return _build(cards, factors, sets, small)
 
     @property
     def cliques(self) -> tuple[tuple[int, ...], ...]:
         """The maximal cliques, parents before children, each with its separator first."""
-        return tuple(c.variables for c in self.plan.cliques[: self.plan.n_maximal])
+        return tuple(c.variables for c in self.layout.cliques[: self.layout.n_maximal])
 
     @property
     def separators(self) -> tuple[tuple[int, ...], ...]:
-        """What each clique shares with its parent; nothing at a root."""
-        return tuple(c.separator for c in self.plan.cliques[: self.plan.n_maximal])
+        """The variables each clique shares with its parent; none at a root."""
+        return tuple(c.separator for c in self.layout.cliques[: self.layout.n_maximal])
 
     @property
     def width(self) -> int:
@@ -127,58 +134,53 @@ class JunctionTree:
         return hash((self.cards, self.scopes, self.together, self.small))
 
     def __hash__(self) -> int:
-        return self._hash  # every compiled call asks for it, and the tuples are long
+        return self._hash  # every compiled call needs it, and the tuples are long
 
     def __repr__(self) -> str:
         return f"JunctionTree({len(self.cards)} variables, width {self.width}, {self.cost})"
 
-    # -- asked often ----------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------
 
-    def packed(self, log_tables: Sequence[Any]) -> Packed:
-        """The tables checked and laid out for this tree, for many questions of the same numbers.
+    def pack(self, log_tables: Sequence[Any]) -> PackedLogTables:
+        """Check the tables and lay them out for this tree, for many queries of the same numbers.
 
-        All but `joint` take them in the place of the tables, with evidence that is one array in a tuple,
-        (card₁ + card₂ + …) or (rows, card₁ + card₂ + …), and look no further.
+        All methods but `joint` take the result in place of the tables. Evidence is then one array in a
+        tuple, (card₁ + card₂ + …,) or (rows, card₁ + card₂ + …), and is not checked.
         """
         tables = as_tables(self.cards, self.scopes, log_tables)
         dtype = tables[0].dtype if tables else jnp.result_type(float)
-        with jax.ensure_compile_time_eval():  # they are kept, and must outlive whatever is being traced
-            return jax.tree.map(jnp.asarray, pack(self.plan, tables, dtype))
+        with jax.ensure_compile_time_eval():  # they are kept, and must outlive a trace in progress
+            return jax.tree.map(jnp.asarray, pack_tables(self.layout, tables, dtype))
 
     def log_partition(self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None) -> Any:
         """log Σ_x Π factors · evidence; −inf if the evidence is impossible.
 
         Its gradient is exact and costs one pass down: the marginals of the factors and variables.
         """
-        if isinstance(log_tables, Packed):
-            return _log_z_alone(self, *self._inputs(log_tables, log_evidence))
+        if isinstance(log_tables, PackedLogTables):
+            return _log_z_of_packed(self, *self._inputs(log_tables, log_evidence))
         tables = as_tables(self.cards, self.scopes, log_tables)
         evidence, rows = as_evidence(self.cards, log_evidence, tables)
-        return _log_z(self, tables, _trailing(evidence) if rows else evidence)
+        return _log_z(self, tables, _rows_last(evidence) if rows else evidence)
 
     def marginals(
         self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None
     ) -> tuple[Any, tuple[Any, ...]]:
         """log Z and the marginal of every variable; all zeros where the evidence is impossible."""
-        log_z, states = self.states(log_tables, log_evidence)
-        return log_z, split(states, self.cards)
+        log_z, flat = self.flat_marginals(log_tables, log_evidence)
+        return log_z, split_by_variable(flat, self.cards)
 
-    def states(self, log_tables: Any, log_evidence: Sequence[Any] | None = None) -> tuple[Any, Any]:
-        """The same with all marginals end to end in one array."""
-        found = to_numpy_unless_traced(_marginals(self, *self._inputs(log_tables, log_evidence)))
+    def flat_marginals(self, log_tables: Any, log_evidence: Sequence[Any] | None = None) -> tuple[Any, Any]:
+        """log Z and the marginals of all variables end to end in one array."""
+        found = to_numpy_unless_traced(_log_z_and_marginals(self, *self._inputs(log_tables, log_evidence)))
         return found[..., 0], found[..., 1:]
-
-    def calibrate(self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None) -> Calibrated:
-        """Both passes: log Z and the marginals of all variables, cliques and factors."""
-        tables, evidence, rows = self._inputs(log_tables, log_evidence)
-        return _calibrated(self, tables, evidence, rows)
 
     def maximise(
         self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None
     ) -> tuple[Any, Any]:
         """(states, value): the most probable explanation and its unnormalised log-probability."""
         tables, evidence, rows = self._inputs(log_tables, log_evidence)
-        one = functools.partial(_maximised, self, tables)
+        one = functools.partial(_maximise, self, tables)
         return jax.vmap(one)(evidence) if rows else one(evidence)
 
     def draw(
@@ -187,9 +189,9 @@ class JunctionTree:
         """n independent draws of all variables given the evidence: (n, variables), or (rows, n, …)."""
         tables, evidence, rows = self._inputs(log_tables, log_evidence)
         if not rows:
-            return _drawn(self, n, tables, evidence, as_key(key))
+            return _draw(self, n, tables, evidence, as_key(key))
         keys = jax.random.split(as_key(key), evidence[0].shape[0])
-        return jax.vmap(lambda e, k: _drawn(self, n, tables, e, k))(evidence, keys)
+        return jax.vmap(lambda e, k: _draw(self, n, tables, e, k))(evidence, keys)
 
     def joint(
         self,
@@ -199,41 +201,45 @@ class JunctionTree:
         *,
         max_bytes: int = MAX_BYTES,
     ) -> Any:
-        """log p(variables | evidence), an axis each in the order asked; of any set, in one clique or not.
+        """log p(variables | evidence), one axis per variable in the order given.
 
-        Where no clique holds the set, a tree in which one does is made (and kept).
+        Where no clique holds all of them, a tree in which one does is built (and cached).
         """
-        asked = tuple(int(v) for v in variables)
-        if not any(set(clique).issuperset(asked) for clique in self.cliques):
-            wanted = (*self.together, asked)
+        targets = tuple(int(v) for v in variables)
+        if not any(set(clique).issuperset(targets) for clique in self.cliques):
             wider = JunctionTree.build(
-                self.cards, self.scopes, together=wanted, small=self.small, max_bytes=max_bytes
+                self.cards,
+                self.scopes,
+                together=(*self.together, targets),
+                small=self.small,
+                max_bytes=max_bytes,
             )
-            return wider.joint(asked, log_tables, log_evidence)
+            return wider.joint(targets, log_tables, log_evidence)
         tables, evidence, rows = self._inputs(log_tables, log_evidence)
-        return _joint(self, asked, tables, evidence, rows)
+        return _log_joint(self, targets, tables, evidence, rows)
 
     def _inputs(self, log_tables: Any, log_evidence: Any) -> tuple[Any, Any, bool]:
-        if isinstance(log_tables, Packed):
+        """The tables, the evidence, and whether it has rows."""
+        if isinstance(log_tables, PackedLogTables):
             return log_tables, log_evidence, log_evidence[0].ndim == 2
         tables = as_tables(self.cards, self.scopes, log_tables)
         evidence, rows = as_evidence(self.cards, log_evidence, tables)
-        return tables, joined(evidence), rows
+        return tables, concatenate_evidence(evidence), rows
 
 
-# -- compiled once for a tree -----------------------------------------------------------------------
+# -- built and compiled once for a tree -------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=64)
-def _triangulated(cards: Any, scopes: Any, together: Any) -> Any:
+def _triangulate(cards: Any, scopes: Any, together: Any) -> Triangulation:
     return triangulate_scopes(cards, (*scopes, *together))
 
 
 @functools.lru_cache(maxsize=64)
-def _built(cards: Any, scopes: Any, together: Any, small: int) -> JunctionTree:
-    tree = junction_tree(_triangulated(cards, scopes, together).cliques, cards)
-    plan = make_plan(tree, cards, scopes, small)
-    return JunctionTree(cards, scopes, together, small, tree.cost(cards), plan)
+def _build(cards: Any, scopes: Any, together: Any, small: int) -> JunctionTree:
+    tree = junction_tree(_triangulate(cards, scopes, together).cliques, cards)
+    layout = make_layout(tree, cards, scopes, small)
+    return JunctionTree(cards, scopes, together, small, tree.cost(cards), layout)
 
 
 def _bytes(entries: int, largest_table: int, itemsize: int) -> int:
@@ -241,80 +247,76 @@ def _bytes(entries: int, largest_table: int, itemsize: int) -> int:
     return (5 * entries // 2 + 3 * largest_table) * itemsize
 
 
-def _trailing(evidence: tuple[Any, ...]) -> tuple[Any, ...]:
+def _rows_last(evidence: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(e.T for e in evidence)
 
 
+def _sum_up(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Upward:
+    return upward(tree.layout, tables, _rows_last(evidence) if rows else evidence, sum_product)
+
+
 @functools.partial(jax.jit, static_argnums=(0, 3))
-def _marginals(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Any:
-    """log Z and all marginals end to end: one array to bring back instead of two."""
-    up = upward(tree.plan, tables, _trailing(evidence) if rows else evidence, conditional)
-    beliefs = downward(tree.plan, up)
-    flat = jnp.concatenate([up.log_z[None], ragged_sum(beliefs.fringe, tree.plan.marginals)])
+def _log_z_and_marginals(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Any:
+    """log Z and all marginals end to end: one array to copy to the host instead of two."""
+    up = _sum_up(tree, tables, evidence, rows)
+    beliefs = downward(tree.layout, up)
+    flat = jnp.concatenate([up.log_z[None], ragged_sum(beliefs.fringe, tree.layout.marginals)])
     return flat.T if rows else flat
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
-def _log_z_alone(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Any:
-    return upward(tree.plan, tables, _trailing(evidence) if rows else evidence, conditional).log_z
-
-
-@functools.partial(jax.jit, static_argnums=(0, 3))
-def _calibrated(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Calibrated:
-    up = upward(tree.plan, tables, _trailing(evidence) if rows else evidence, conditional)
-    beliefs = downward(tree.plan, up)
-    flat = ragged_sum(beliefs.fringe, tree.plan.marginals)
-    first = lambda a: jnp.moveaxis(a, -1, 0) if rows else a
-    core = {i: first(table) for i, table in beliefs.core.items()}
-    return Calibrated(tree, up.log_z, first(flat), first(beliefs.fringe), core)
+def _log_z_of_packed(tree: JunctionTree, tables: PackedLogTables, evidence: Any, rows: bool) -> Any:
+    return _sum_up(tree, tables, evidence, rows).log_z
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 4))
-def _joint(tree: JunctionTree, asked: tuple[int, ...], tables: Any, evidence: Any, rows: bool) -> Any:
-    calibrated = _calibrated(tree, tables, evidence, rows)
-    holding = [i for i, c in enumerate(tree.cliques) if set(c).issuperset(asked)]
-    at = min(holding, key=lambda i: tree.plan.cliques[i].size)
-    clique = tree.cliques[at]
+def _log_joint(tree: JunctionTree, targets: tuple[int, ...], tables: Any, evidence: Any, rows: bool) -> Any:
+    """log p(targets | evidence), from the smallest clique that holds them all."""
+    beliefs = downward(tree.layout, _sum_up(tree, tables, evidence, rows))
+    holders = [i for i, clique in enumerate(tree.cliques) if set(clique).issuperset(targets)]
+    at = min(holders, key=lambda i: tree.layout.cliques[i].size)
+    clique = tree.layout.cliques[at]
+    flat = clique_marginal(tree.layout, beliefs, at)
     lead = int(rows)
-    table = calibrated.clique(at)
-    table = jnp.sum(table, axis=tuple(lead + k for k, v in enumerate(clique) if v not in asked))
-    left = [v for v in clique if v in asked]
-    order = (*range(lead), *(lead + left.index(v) for v in asked))
+    table = (flat.T if rows else flat).reshape(*flat.shape[1:], *clique.cards)
+    table = jnp.sum(table, axis=tuple(lead + k for k, v in enumerate(clique.variables) if v not in targets))
+    left = [v for v in clique.variables if v in targets]
+    order = (*range(lead), *(lead + left.index(v) for v in targets))
     return jnp.log(jnp.transpose(table, order))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _maximised(tree: JunctionTree, tables: Any, evidence: Any) -> tuple[Any, Any]:
-    up = upward(tree.plan, tables, evidence, best)
-    return descend(tree.plan, up, len(tree.cards), largest), up.log_z
+def _maximise(tree: JunctionTree, tables: Any, evidence: Any) -> tuple[Any, Any]:
+    up = upward(tree.layout, tables, evidence, max_product)
+    return descend(tree.layout, up, len(tree.cards), best_column), up.log_z
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _drawn(tree: JunctionTree, n: int, tables: Any, evidence: Any, key: Any) -> Any:
-    up = upward(tree.plan, tables, evidence, conditional)
-    one = lambda k: descend(tree.plan, up, len(tree.cards), random_column(k))
+def _draw(tree: JunctionTree, n: int, tables: Any, evidence: Any, key: Any) -> Any:
+    up = upward(tree.layout, tables, evidence, sum_product)
+    one = lambda k: descend(tree.layout, up, len(tree.cards), random_column(k))
     return jax.vmap(one)(jax.random.split(key, n))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 @functools.partial(jax.jit, static_argnums=0)
 def _log_z(tree: JunctionTree, tables: Any, evidence: Any) -> Any:
-    return upward(tree.plan, tables, evidence, conditional).log_z
+    return upward(tree.layout, tables, evidence, sum_product).log_z
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _log_z_forward(tree: JunctionTree, tables: Any, evidence: Any) -> tuple[Any, Any]:
-    up = upward(tree.plan, tables, evidence, conditional)
+def _log_z_forward(tree: JunctionTree, tables: Any, evidence: Any) -> tuple[Any, Upward]:
+    up = upward(tree.layout, tables, evidence, sum_product)
     return up.log_z, up
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _log_z_backward(tree: JunctionTree, up: Any, slope: Any) -> tuple[Any, Any]:
+def _log_z_backward(tree: JunctionTree, up: Upward, slope: Any) -> tuple[Any, Any]:
     """d log Z / d log table = p(scope), and the same for evidence."""
-    beliefs = downward(tree.plan, up)
-    pulled = lambda p: jnp.sum(p * slope, axis=-1) if slope.ndim else p * slope
-    tables = tuple(pulled(p) for p in factor_marginals(tree, beliefs.fringe, beliefs.core))
-    flat = ragged_sum(beliefs.fringe, tree.plan.marginals) * slope
+    beliefs = downward(tree.layout, up)
+    scale = lambda p: jnp.sum(p * slope, axis=-1) if slope.ndim else p * slope
+    tables = tuple(scale(p) for p in factor_marginals(tree, beliefs))
+    flat = ragged_sum(beliefs.fringe, tree.layout.marginals) * slope
     ends = list(itertools.accumulate(tree.cards))
     return tables, tuple(jnp.split(flat, ends[:-1]))
 

@@ -1,1 +1,1 @@
-"""Minimisation: L-BFGS and k-means."""
+"""Optimisation algorithms: L-BFGS and k-means."""

@@ -1,4 +1,4 @@
-"""Where clustering begins: rows spread out by k-means++, a few steps of k-means, or chance."""
+"""k-means and its initial centres: k-means++, Lloyd's steps, or random rows. Centres are (k, d)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util import sizes
 from ...batch import Batch
-from ...missing import is_masked, known
+from ...missing import is_masked, value_of
 
 START_NAMES = ("kmeans", "k-means++", "random", "random_from_data")
-_BLOCK = 512
-_CHUNK = 1024
-_PIECE = 2**15
-_UNROLLED = 64
-_LLOYD = 100
+_SAMPLE_BLOCK = 512  # rows per block when rows are drawn in proportion to their mass
+_UNROLLED_CENTERS = 64  # comparisons in one unrolled loop
+_LLOYD_MAX_ITER = 100
 
 
 def column_moments(x: Any, weight: Any) -> tuple[Any, Any]:
-    """Weighted mean and variance of every column, over what is seen of it: (d,), (d,)."""
-    # Differences from some row of the data: a mean far from the origin keeps its digits.
-    origin, batch = known(x)[0], Batch({"x": x}, weight)
+    """The weighted mean and variance of the observed entries of every column, (d,) each."""
+    # Differences from a row of the data keep the digits of a mean far from the origin.
+    origin, batch = value_of(x)[0], Batch({"x": x}, weight)
 
     def moment(power, middle):
         def chunk(rows, weight):
-            share = weight[:, None] * (rows["x"].observed if is_masked(rows["x"]) else 1)
-            share = jnp.broadcast_to(share, known(rows["x"]).shape)
-            return jnp.sum(share * (known(rows["x"]) - middle) ** power, 0), jnp.sum(share, 0)
+            weights = weight[:, None] * (rows["x"].observed if is_masked(rows["x"]) else 1)
+            weights = jnp.broadcast_to(weights, value_of(rows["x"]).shape)
+            return jnp.sum(weights * (value_of(rows["x"]) - middle) ** power, 0), jnp.sum(weights, 0)
 
-        total, count = batch.sum_chunks(chunk, _PIECE)
+        total, count = batch.sum_chunks(chunk, sizes.MOMENT_ROWS.value)
         return total / jnp.where(count > 0, count, 1)
 
     mean = origin + moment(1, origin)
@@ -38,55 +37,57 @@ def column_moments(x: Any, weight: Any) -> tuple[Any, Any]:
 
 
 def squared_distances(x: Any, centers: Any, middle: Any) -> Any:
-    """‖xᵢ − c_z‖² over the coordinates seen, (k, n); products are taken about `middle`."""
-    value, _ = _about(x, middle)
+    """‖xᵢ − c_z‖² over observed coordinates, (k, n); `middle` (d,) is the origin of the products."""
+    value, _ = _relative_rows(x, middle)
     return jnp.maximum(relative_distances(x, centers, middle) + jnp.sum(value**2, 1), 0)
 
 
 def relative_distances(x: Any, centers: Any, middle: Any) -> Any:
-    """The same less ‖xᵢ − middle‖², which no comparison of centres needs, (k, n)."""
-    (value, seen), around = _about(x, middle), centers - middle
-    far = jnp.sum(around**2, 1)[:, None] if seen is None else (around**2) @ seen.T
-    return far - 2 * around @ value.T
+    """‖xᵢ − c_z‖² − ‖xᵢ − middle‖², (k, n), which is enough to compare centres."""
+    (value, observed), offset = _relative_rows(x, middle), centers - middle
+    squares = jnp.sum(offset**2, 1)[:, None] if observed is None else (offset**2) @ observed.T
+    return squares - 2 * offset @ value.T
 
 
-def _about(x: Any, middle: Any) -> tuple[Any, Any]:
-    """x − middle, with zeros where nothing is known; and what is known, as numbers, if not all."""
-    value = known(x) - middle
+def _relative_rows(x: Any, middle: Any) -> tuple[Any, Any]:
+    """(x − middle with zeros for missing values, the mask as numbers; None if nothing is missing)."""
+    value = value_of(x) - middle
     if not is_masked(x):
         return value, None
-    seen = x.observed.astype(value.dtype)
-    return value * seen, seen
+    observed = x.observed.astype(value.dtype)
+    return value * observed, observed
 
 
 def nearest_center(x: Any, centers: Any, middle: Any) -> Any:
-    """The number of the centre nearest to every row, (n,)."""
-    if is_masked(x) or centers.shape[0] > _UNROLLED:
-        return smallest(relative_distances(x, centers, middle))[1]
-    around = centers - middle
-    products = (-2 * around) @ _about(x, middle)[0].T
-    # ‖c‖² is added row by row in the one loop that compares them, not to the whole table before it.
-    far = jnp.sum(around**2, 1)
-    return _first_smallest([row + term for row, term in zip(products, far, strict=True)])[1]
+    """The index of the centre nearest to every row, (n,)."""
+    if is_masked(x) or centers.shape[0] > _UNROLLED_CENTERS:
+        return min_and_argmin(relative_distances(x, centers, middle))[1]
+    offset = centers - middle
+    products = (-2 * offset) @ _relative_rows(x, middle)[0].T
+    # ‖c‖² is added in the loop that compares the rows, not to the whole table before it.
+    squares = jnp.sum(offset**2, 1)
+    return _unrolled_argmin([row + term for row, term in zip(products, squares, strict=True)])[1]
 
 
-def smallest(scores: Any) -> tuple[Any, Any]:
-    """(lowest score, its row) of every column of (k, n); the first wins a tie.
+def min_and_argmin(scores: Any) -> tuple[Any, Any]:
+    """The minimum of every column of (k, n) and its first row, (n,) each.
 
-    XLA's argmin, and even its minimum over a leading axis, are slow on a CPU. Written out as
+    XLA's argmin, and even its minimum over a leading axis, are slow on a CPU. Unrolled as
     comparisons of whole rows they become one vectorised loop, ten times as fast.
     """
     k, n = scores.shape
-    if k > _UNROLLED:
-        groups = -(-k // _UNROLLED)
-        padded = jnp.pad(scores, ((0, groups * _UNROLLED - k), (0, 0)), constant_values=jnp.inf)
-        least, row = _first_smallest(padded.reshape(groups, _UNROLLED, n).swapaxes(0, 1))
-        least, group = smallest(least)
-        return least, group * _UNROLLED + jnp.take_along_axis(row, group[None], 0)[0]
-    return _first_smallest(scores)
+    if k > _UNROLLED_CENTERS:
+        groups = -(-k // _UNROLLED_CENTERS)
+        padding = ((0, groups * _UNROLLED_CENTERS - k), (0, 0))
+        padded = jnp.pad(scores, padding, constant_values=jnp.inf)
+        least, row = _unrolled_argmin(padded.reshape(groups, _UNROLLED_CENTERS, n).swapaxes(0, 1))
+        least, group = min_and_argmin(least)
+        return least, group * _UNROLLED_CENTERS + jnp.take_along_axis(row, group[None], 0)[0]
+    return _unrolled_argmin(scores)
 
 
-def _first_smallest(rows: Any) -> tuple[Any, Any]:
+def _unrolled_argmin(rows: Any) -> tuple[Any, Any]:
+    """The elementwise minimum of the rows and the index of the first row that has it."""
     least, index = rows[0], jnp.zeros(rows[0].shape, jnp.int32)
     for i in range(1, len(rows)):
         lower = rows[i] < least
@@ -94,102 +95,116 @@ def _first_smallest(rows: Any) -> tuple[Any, Any]:
     return least, index
 
 
-def _pick(key: Any, mass: Any, n_picks: int) -> Any:
-    """Row numbers drawn in proportion to `mass`: first a block, then a row in it.
+def _sample_rows(key: Any, mass: Any, n_draws: int) -> Any:
+    """Row indices drawn with probability proportional to `mass` (n,), (n_draws,).
 
-    A running sum over all rows at once is slow, and in single precision inexact.
+    A block of rows is drawn first, then a row in it: a running sum over all rows is slow, and
+    inexact in single precision.
     """
     n = mass.shape[0]
-    blocks = jnp.pad(mass, (0, -n % _BLOCK)).reshape(-1, _BLOCK)
-    which, inside = jax.random.split(key)
-    block = jax.random.categorical(which, jnp.log(blocks.sum(1)), shape=(n_picks,))
-    row = jax.random.categorical(inside, jnp.log(blocks[block]), axis=1)
-    return jnp.minimum(block * _BLOCK + row, n - 1)
+    blocks = jnp.pad(mass, (0, -n % _SAMPLE_BLOCK)).reshape(-1, _SAMPLE_BLOCK)
+    block_key, row_key = jax.random.split(key)
+    block = jax.random.categorical(block_key, jnp.log(blocks.sum(1)), shape=(n_draws,))
+    row = jax.random.categorical(row_key, jnp.log(blocks[block]), axis=1)
+    return jnp.minimum(block * _SAMPLE_BLOCK + row, n - 1)
 
 
-def plus_plus(key: Any, x: Any, weight: Any, k: int) -> Any:
-    """k rows as centres, each drawn by its squared distance from those before: the best of a few draws.
+def kmeans_plus_plus(key: Any, x: Any, weight: Any, k: int) -> Any:
+    """k rows as centres, each drawn in proportion to its squared distance from the centres before it.
 
-    Arthur and Vassilvitskii (2007), k-means++: the advantages of careful seeding (with the
-    greedy choice among 2 + log k candidates of their experiments).
+    Each centre is the best of 2 + log k candidates, as in the experiments of the paper.
+
+    Arthur and Vassilvitskii (2007), k-means++: the advantages of careful seeding.
     """
-    value = known(x)
+    value = value_of(x)
     mean, _ = column_moments(x, weight)
     n_trials = 2 + int(math.log(k))
-    begin, go_on = jax.random.split(key)
-    # A coordinate that is missing from the chosen row is put at the middle of its column.
+    first_key, other_key = jax.random.split(key)
+    # Missing coordinates of a chosen row are replaced by the mean of their column.
     row = (lambda i: jnp.where(x.observed[i], value[i], mean)) if is_masked(x) else (lambda i: value[i])
-    first = row(_pick(begin, weight, 1))
-    closest = _to_one(x, first[0])
+    first = row(_sample_rows(first_key, weight, 1))
+    closest = _distances_to_center(x, first[0])
     centers = jnp.broadcast_to(first, (k, value.shape[1]))
 
     def add(i, state):
         centers, closest = state
         mass = weight * closest
-        # All rows chosen or duplicated: any row is as good as another.
+        # If every row equals a centre, all are equally good.
         mass = jnp.where(mass.sum() > 0, mass, weight)
-        candidates = row(_pick(jax.random.fold_in(go_on, i), mass, n_trials))
+        candidates = row(_sample_rows(jax.random.fold_in(other_key, i), mass, n_trials))
 
-        def left(rows, weight):  # of the distances, with each candidate chosen
+        def inertia(rows, weight):  # with each of the candidates added
             return jnp.minimum(squared_distances(rows["x"], candidates, mean), rows["closest"]) @ weight
 
-        best = candidates[jnp.argmin(Batch({"x": x, "closest": closest}, weight).sum_chunks(left, _PIECE))]
-        return centers.at[i].set(best), jnp.minimum(closest, _to_one(x, best))
+        batch = Batch({"x": x, "closest": closest}, weight)
+        best = candidates[jnp.argmin(batch.sum_chunks(inertia, sizes.MOMENT_ROWS.value))]
+        return centers.at[i].set(best), jnp.minimum(closest, _distances_to_center(x, best))
 
     return jax.lax.fori_loop(1, k, add, (centers, closest))[0]
 
 
-def _to_one(x: Any, center: Any) -> Any:
-    """‖xᵢ − c‖² over the coordinates seen, (n,), with nothing of the size of the table held."""
-    gram = jnp.square(known(x) - center)
-    return jnp.sum(jnp.where(x.observed, gram, 0) if is_masked(x) else gram, 1)
+def _distances_to_center(x: Any, center: Any) -> Any:
+    """‖xᵢ − c‖² over observed coordinates, (n,), without a second array of the size of x."""
+    squares = jnp.square(value_of(x) - center)
+    return jnp.sum(jnp.where(x.observed, squares, 0) if is_masked(x) else squares, 1)
 
 
-def nearest_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, Any, Any]:
-    """Count (k, d) or (k, 1) of what is seen, Σ (x − c) (k, d) and Σ ‖x − c‖² of the rows nearest to each."""
+def assignment_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, Any, Any]:
+    """Sums over the rows nearest to each centre: count (k, d) or (k, 1), Σ (x − c) (k, d), and Σ ‖x − c‖² ().
+
+    The count is that of observed values, one per column if x has missing values.
+    """
     x, middle = rows["x"], centers.mean(0)
     nearest = nearest_center(x, centers, middle)
-    (value, seen), weight = _about(x, middle), weight.astype(centers.dtype)
-    none, weighted = jnp.zeros_like(centers), value * weight[:, None]
-    # Adding rows to where they belong beats a product with one-hot vectors on a CPU.
-    total = none.at[nearest].add(weighted)
-    if seen is None:
-        count = none[:, :1].at[nearest].add(weight[:, None])
+    (value, observed), weight = _relative_rows(x, middle), weight.astype(centers.dtype)
+    zeros, terms = jnp.zeros_like(centers), value * weight[:, None]
+    # A scatter-add is faster than a product with one-hot vectors on a CPU.
+    total = zeros.at[nearest].add(terms)
+    if observed is None:
+        count = zeros[:, :1].at[nearest].add(weight[:, None])
     else:
-        count = none.at[nearest].add(seen * weight[:, None])
-    # Σ w ‖x − c‖² by the sums at hand, about the middle: no row need be looked at once more.
-    around = centers - middle
-    loss = weight @ jnp.sum(value**2, 1) + jnp.sum(around * (count * around - 2 * total))
-    return count, total - count * around, jnp.maximum(loss, 0)
+        count = zeros.at[nearest].add(observed * weight[:, None])
+    # Σ w ‖x − c‖² from the sums above, without a second pass over the rows.
+    offset = centers - middle
+    loss = weight @ jnp.sum(value**2, 1) + jnp.sum(offset * (count * offset - 2 * total))
+    return count, total - count * offset, jnp.maximum(loss, 0)
 
 
-def lloyd(centers: Any, x: Any, weight: Any, tol: Any, max_iter: int = _LLOYD) -> Any:
-    """A few steps of k-means."""
+def lloyd(centers: Any, x: Any, weight: Any, tol: Any, max_iter: int = _LLOYD_MAX_ITER) -> Any:
+    """Centres after Lloyd's steps, until their summed squared change is at most `tol`.
+
+    Lloyd (1982), Least squares quantization in PCM.
+    """
     batch = Batch({"x": x}, weight)
 
     def step(state):
         i, centers, _ = state
-        count, first, _ = batch.sum_chunks(lambda r, w: nearest_sums(centers, r, w), _CHUNK)
-        moved = first / jnp.where(count > 0, count, 1)
-        return i + 1, centers + moved, jnp.sum(moved**2)
+        count, first, _ = batch.sum_chunks(
+            lambda r, w: assignment_sums(centers, r, w), sizes.START_ROWS.value
+        )
+        change = first / jnp.where(count > 0, count, 1)
+        return i + 1, centers + change, jnp.sum(change**2)
 
-    def going(state):
+    def is_running(state):
         return (state[0] < max_iter) & (state[2] > tol)
 
     start = (jnp.zeros((), jnp.int32), centers, jnp.full((), jnp.inf, centers.dtype))
-    return jax.lax.while_loop(going, step, start)[1]
+    return jax.lax.while_loop(is_running, step, start)[1]
 
 
-def start_centers(start: str, key: Any, x: Any, weight: Any, k: int) -> Any:
-    """(k, d) centres by the name of a start; "mean" puts all of them in the middle."""
+def initial_centers(method: str, key: Any, x: Any, weight: Any, k: int) -> Any:
+    """Initial centres (k, d) of rows x (n, d) with these weights (n,).
+
+    `method` is "kmeans", "k-means++", "random_from_data" (k different rows) or "mean" (all centres there).
+    """
     mean, variance = column_moments(x, weight)
-    if start == "mean":
+    if method == "mean":
         return jnp.broadcast_to(mean, (k, mean.shape[0]))
-    if start == "random_from_data":
-        value = known(x)
-        # The k largest of weight-favoured random numbers: k different rows.
+    if method == "random_from_data":
+        value = value_of(x)
+        # The k largest of Gumbel noise plus log-weight are k different rows, drawn by their weights.
         rank = jnp.log(weight) + jax.random.gumbel(key, weight.shape, weight.dtype)
         rows = jax.lax.top_k(rank, k)[1] if k <= value.shape[0] else jnp.arange(k) % value.shape[0]
         return jnp.where(x.observed[rows], value[rows], mean) if is_masked(x) else value[rows]
-    centers = plus_plus(key, x, weight, k)
-    return lloyd(centers, x, weight, 1e-4 * variance.mean()) if start == "kmeans" else centers
+    centers = kmeans_plus_plus(key, x, weight, k)
+    return lloyd(centers, x, weight, 1e-4 * variance.mean()) if method == "kmeans" else centers

@@ -1,1 +1,1 @@
-"""Densities p(x | z), stacked over the values of z."""
+"""Emissions: densities p(x | z) for every value of z, stacked in arrays."""

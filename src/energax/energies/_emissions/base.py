@@ -1,4 +1,4 @@
-"""What an emission is: p(x | z) for each of k values of z, stacked, for mixtures and hidden chains."""
+"""The base class of emissions p(x | z), for mixtures and hidden Markov models."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...energy import Energy
 
 
 class Emission(Energy):
-    """e(x, z) = −log p(x | z), normalised for every z in {0, …, k − 1}.
+    """The base class of emissions: e(x, z) = −log p(x | z), normalised for every z in {0, …, k − 1}.
 
-    A subclass has `spaces`, the energies of many rows under every z (`row_energies`) and a draw
-    given z (`emit`); with `statistics` and `maximise` it is learned by EM in closed form. Coordinates
-    that are missing from x are summed out in all of these.
+    A subclass defines `spaces`, the energies of many rows under every z (`row_energies`) and a draw
+    given z (`emit`). With `statistics` and `maximise` EM learns it in closed form. All of them sum
+    out missing coordinates of x.
 
     >>> from energax.energies._emissions.categorical import Categoricals
     >>> coins = Categoricals([[0.5, 0.5], [0.25, 0.75]])
@@ -29,15 +29,15 @@ class Emission(Energy):
 
     @abstractmethod
     def row_energies(self, *, x: Any) -> Any:
-        """−log p(x | z) of many rows, (n, k); `x` may be `Masked`."""
+        """−log p(x | z) of n rows under every z, (n, k); `x` may be `Masked`."""
 
-    def coded(self, *, x: Any) -> tuple[Any, Any] | None:
-        """(energies of all rows there can be, (m, k); which of them each row of x is), if they are few."""
+    def encode_rows(self, *, x: Any) -> tuple[Any, Any] | None:
+        """(energies of all m possible rows (m, k), indices of the rows of x (n,)), or None if m is large."""
         return None
 
     @abstractmethod
     def emit(self, key: Any, z: Any) -> Any:
-        """A draw of x given z."""
+        """Draw x given z."""
 
     @property
     def n_states(self) -> int:
@@ -52,37 +52,37 @@ class Emission(Energy):
 
     def log_partition(self):
         """Σ_z ∫ exp(−e) dx = k."""
-        return jnp.log(jnp.asarray(self.n_states, self._real))
+        return jnp.log(jnp.asarray(self.n_states, self._dtype))
 
     def conditional(self, name, **given):
         from numpyro.distributions import Categorical as Choice
 
         if name == "z":
             return Choice(logits=-self.energies(**given))
-        return self.given_state(given["z"])
+        return self.state_distribution(given["z"])
 
-    def given_state(self, z):
-        """p(x | z) as a distribution."""
-        raise NotImplementedError(f"p(x | z) of {type(self).__name__} is no distribution with a name")
+    def state_distribution(self, z):
+        """p(x | z) as a NumPyro distribution."""
+        raise NotImplementedError(f"{type(self).__name__} has no NumPyro distribution for p(x | z)")
 
     def draw(self, key, **given):
         choose, emit = jax.random.split(key)
         drawn = {}
         if "z" not in given:
-            logits = -self.energies(**given) if given else jnp.zeros(self.n_states, self._real)
+            logits = -self.energies(**given) if given else jnp.zeros(self.n_states, self._dtype)
             drawn = {"z": jax.random.categorical(choose, logits)}
         if "x" in given:
             return drawn
         return {**drawn, "x": self.emit(emit, given.get("z", drawn.get("z")))}
 
     @property
-    def _real(self) -> Any:
+    def _dtype(self) -> Any:
         leaves = [a for a in jax.tree.leaves(self) if jnp.issubdtype(jnp.asarray(a).dtype, jnp.floating)]
         return jnp.result_type(*leaves)
 
 
 def normalise(counts: Any, old: Any) -> Any:
-    """Counts along the last axis as probabilities; where nothing was counted, those of before."""
+    """Probabilities from counts along the last axis; the old ones where all counts are 0."""
     counts = jnp.maximum(counts, 0)
     total = counts.sum(-1, keepdims=True)
     return jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), old).astype(old.dtype)

@@ -1,4 +1,4 @@
-"""k products of coins, stacked: the emission of mixtures and hidden chains over binary data."""
+"""Bernoulli emissions: binary data, independent given z."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ...algorithms.optimise.kmeans import start_centers
+from ...algorithms.optimise.kmeans import initial_centers
 from ...batch import safe_divide
 from ...errors import BadInput
-from ...missing import is_masked, known
+from ...missing import is_masked, value_of
 from ...spaces import Binary, Categorical, Interval, parameter
 from .base import Emission
-from .starts import random_sums
+from .starts import random_statistics
 
 
 class Bernoullis(Emission):
-    """e(x, z) = −Σ_j x_j log p_zj + (1 − x_j) log(1 − p_zj), x binary, z one of k.
+    """Independent Bernoulli variables given z: e(x, z) = −Σ_j x_j log p_zj + (1 − x_j) log(1 − p_zj).
 
-    A missing coordinate is summed out by leaving its term away.
+    x is binary, (d,), and z one of k. The terms of missing coordinates are left out.
 
     Args:
-        probs: (k, d), the probability of a one.
-        pseudocount: ones and zeros each component is taken to have seen beforehand, in every
-            coordinate: 0 is maximum likelihood, 1 Laplace's rule.
+        probs: p, the probability of a one, (k, d).
+        pseudocount: added to the counts of ones and of zeros in every coordinate of every
+            component: 0 is maximum likelihood, 1 Laplace's rule.
 
     Juan and Vidal (2004), Bernoulli mixture models for binary images.
 
@@ -40,7 +40,7 @@ class Bernoullis(Emission):
     def __init__(self, probs: Any, pseudocount: float = 0.0):
         probs = jnp.asarray(probs)
         if probs.ndim != 2:
-            raise BadInput("probs", f"shape {probs.shape}", "(k, d): one row a component")
+            raise BadInput("probs", f"shape {probs.shape}", "(k, d): one row per component")
         if pseudocount < 0:
             raise BadInput("pseudocount", repr(pseudocount), "a number >= 0")
         self.probs, self.pseudocount = probs, float(pseudocount)
@@ -50,18 +50,18 @@ class Bernoullis(Emission):
         return {"x": Binary(self.probs.shape[-1]), "z": Categorical(self.probs.shape[-2])}
 
     def row_energies(self, *, x):
-        """The energies of many rows, (n, k)."""
-        # The opposite of what is certain costs the logarithm of the smallest number: that of 0 makes NaN.
+        """−log p(x | z) of n rows under every z, (n, k)."""
+        # log 0 would turn into NaN in the products below: the logarithm of the smallest number replaces it.
         least = jnp.finfo(self.probs.dtype).tiny
         on = jnp.log(jnp.maximum(self.probs, least))
         off = jnp.maximum(jnp.log1p(-self.probs), jnp.log(least))
-        value = known(x)
+        value = value_of(x)
         if is_masked(x):
-            seen = x.observed.astype(value.dtype)
-            return -((value * seen) @ (on - off).T + seen @ off.T)
+            observed = x.observed.astype(value.dtype)
+            return -((value * observed) @ (on - off).T + observed @ off.T)
         return -(value @ (on - off).T + off.sum(1))
 
-    def given_state(self, z):
+    def state_distribution(self, z):
         from numpyro.distributions import Bernoulli
 
         return Bernoulli(probs=self.probs[z]).to_event(1)
@@ -73,31 +73,31 @@ class Bernoullis(Emission):
     # -- EM ------------------------------------------------------------------------------
 
     def statistics(self, data, posterior):
-        """How much each component saw of every coordinate, and how much of that was a one."""
+        """Per component and coordinate, the weight of observed values and of ones, (k, d) each."""
         x = data["x"]
-        value = known(x)
+        value = value_of(x)
         if is_masked(x):
-            seen = x.observed.astype(value.dtype)
-            return {"seen": posterior.T @ seen, "on": posterior.T @ (value * seen)}
-        seen = jnp.broadcast_to(posterior.sum(0)[:, None], self.probs.shape)
-        return {"seen": seen, "on": posterior.T @ value}
+            observed = x.observed.astype(value.dtype)
+            return {"seen": posterior.T @ observed, "on": posterior.T @ (value * observed)}
+        count = jnp.broadcast_to(posterior.sum(0)[:, None], self.probs.shape)
+        return {"seen": count, "on": posterior.T @ value}
 
     def maximise(self, statistics, trainable=None):
         eps = jnp.finfo(self.probs.dtype).eps
-        on, seen = statistics["on"] + self.pseudocount, statistics["seen"] + 2 * self.pseudocount
-        # Certainty would make one unseen bit impossible, and log 0 of it.
-        probs = jnp.clip(safe_divide(on, seen, self.probs), eps, 1 - eps)
+        on, count = statistics["on"] + self.pseudocount, statistics["seen"] + 2 * self.pseudocount
+        # Probabilities of 0 and 1 would make unseen values impossible.
+        probs = jnp.clip(safe_divide(on, count, self.probs), eps, 1 - eps)
         return Bernoullis(probs, self.pseudocount)
 
     def initialise(self, key, data, weight):
-        """Every row shared out by chance, then pulled towards k rows that lie far apart."""
+        """Probabilities from random responsibilities, moved a quarter of the way to k distant rows."""
         weight = weight.astype(self.probs.dtype)
         rows = {"x": data["x"]}
-        overall = self.maximise(random_sums(self, key, rows, weight)).probs
-        prevent_fusion = start_centers("k-means++", key, data["x"], weight, self.probs.shape[0])
-        return Bernoullis((0.25 * prevent_fusion + 0.75 * overall).astype(self.probs.dtype), self.pseudocount)
+        overall = self.maximise(random_statistics(self, key, rows, weight)).probs
+        centers = initial_centers("k-means++", key, data["x"], weight, self.probs.shape[0])
+        return Bernoullis((0.25 * centers + 0.75 * overall).astype(self.probs.dtype), self.pseudocount)
 
-    def impute(self, data, posterior):
-        """The probability of a one where nothing is known, (n, d)."""
+    def impute_given(self, data, posterior):
+        """x with missing values replaced by the probability of a one, (n, d)."""
         x = data["x"]
         return {"x": x.fill(posterior @ self.probs) if is_masked(x) else x}

@@ -1,4 +1,4 @@
-"""k dice, stacked: the emission of hidden chains and mixtures over symbols."""
+"""Categorical emissions: symbols, independent given z."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import numpy as np
 
 from ..._util.xla import prevent_fusion
 from ...errors import BadInput
-from ...missing import is_masked, known
+from ...missing import is_masked, value_of
 from ...spaces import Categorical, Simplex, fixed, is_concrete, parameter
 from .base import Emission, normalise
-from .starts import random_sums
+from .starts import random_statistics
 
 
 class Categoricals(Emission):
-    """e(x, z) = −Σ_c log p_c[z, x_c]: x one symbol of m, or several columns of such symbols.
+    """Categorical variables given z: e(x, z) = −Σ_c log p_c[z, x_c].
 
-    A missing symbol is summed out by leaving its term away.
+    x is one symbol of m, or several columns of symbols, and z one of k. The terms of missing symbols
+    are left out.
 
     Args:
-        probs: (k, m), a row for every z; or (columns, k, m).
+        probs: p, (k, m) for one symbol, or (columns, k, m).
         prior: pseudo-counts that `maximise` adds to every symbol, a number or an array like
-            `probs`: 0 is maximum likelihood, α − 1 the mode under a Dirichlet(α).
+            `probs`: 0 is maximum likelihood, α − 1 the mode under a Dirichlet(α) prior.
 
     >>> dice = Categoricals([[1 / 6] * 6, [0.1] * 5 + [0.5]])
     >>> jnp.exp(-dice.energies(x=5)).tolist()
@@ -49,27 +50,29 @@ class Categoricals(Emission):
         return {"x": Categorical(m, *columns), "z": Categorical(k)}
 
     def row_energies(self, *, x):
-        value = jnp.asarray(known(x)).astype(jnp.int32)
-        table = -jnp.swapaxes(prevent_fusion(jnp.log, self.probs), -1, -2)  # else taken anew at every look-up
+        value = jnp.asarray(value_of(x)).astype(jnp.int32)
+        table = -jnp.swapaxes(
+            prevent_fusion(jnp.log, self.probs), -1, -2
+        )  # otherwise computed at every look-up
         if self.probs.ndim == 2:
             energies = table[value]
             return jnp.where(x.observed[:, None], energies, 0) if is_masked(x) else energies
         energies = jax.vmap(lambda t, v: t[v], (0, 1), 1)(table, value)  # (n, columns, k)
         return (jnp.where(x.observed[..., None], energies, 0) if is_masked(x) else energies).sum(1)
 
-    def coded(self, *, x):
+    def encode_rows(self, *, x):
         if self.probs.ndim > 2:
             return None
-        value, m = jnp.asarray(known(x)).astype(jnp.int32), self.probs.shape[-1]
-        unseen = jnp.zeros((1, len(self.probs)), self.probs.dtype)
-        table = jnp.concatenate([-jnp.log(self.probs).T, unseen])
+        value, m = jnp.asarray(value_of(x)).astype(jnp.int32), self.probs.shape[-1]
+        missing = jnp.zeros((1, len(self.probs)), self.probs.dtype)
+        table = jnp.concatenate([-jnp.log(self.probs).T, missing])
         return table, jnp.where(x.observed, value, m) if is_masked(x) else value
 
     def emit(self, key, z):
         logits = jnp.log(self.probs[..., z, :])
         return jax.random.categorical(key, logits).astype(self.spaces["x"].jax_dtype)
 
-    def given_state(self, z):
+    def state_distribution(self, z):
         from numpyro.distributions import Categorical as Choice
 
         distribution = Choice(probs=self.probs[..., z, :])
@@ -78,24 +81,25 @@ class Categoricals(Emission):
     # -- EM ------------------------------------------------------------------------------
 
     def statistics(self, data, posterior):
-        """How often each z showed every symbol."""
+        """The weight of every symbol under each z, (k, m) or (columns, k, m)."""
         x, m = data["x"], self.probs.shape[-1]
-        value = jnp.asarray(known(x)).astype(jnp.int32)
-        seen = x.observed if is_masked(x) else None
+        value = jnp.asarray(value_of(x)).astype(jnp.int32)
+        observed = x.observed if is_masked(x) else None
         if self.probs.ndim == 2:
-            return {"symbols": _counted(value, seen, posterior, m)}
-        count = jax.vmap(lambda v, s: _counted(v, s, posterior, m), (1, None if seen is None else 1))
-        return {"symbols": count(value, seen)}
+            return {"symbols": _count_symbols(value, observed, posterior, m)}
+        axes = (1, None if observed is None else 1)
+        count = jax.vmap(lambda v, o: _count_symbols(v, o, posterior, m), axes)
+        return {"symbols": count(value, observed)}
 
     def maximise(self, statistics, trainable=None):
         return Categoricals(normalise(statistics["symbols"] + self.prior, self.probs), self.prior)
 
     def initialise(self, key, data, weight):
-        """Every row shared out by chance."""
-        return self.maximise(random_sums(self, key, {"x": data["x"]}, weight.astype(self.probs.dtype)))
+        """Probabilities from random responsibilities."""
+        return self.maximise(random_statistics(self, key, {"x": data["x"]}, weight.astype(self.probs.dtype)))
 
-    def impute(self, data, posterior):
-        """The most probable symbol where nothing is known."""
+    def impute_given(self, data, posterior):
+        """x with missing symbols replaced by the most probable one."""
         x = data["x"]
         if not is_masked(x):
             return {"x": x}
@@ -103,8 +107,8 @@ class Categoricals(Emission):
         return {"x": x.fill(jnp.argmax(expected, -1).astype(jnp.asarray(x.value).dtype))}
 
 
-def _counted(value: Any, seen: Any, posterior: Any, m: int) -> Any:
-    """Σ over rows of the posterior, by symbol: (k, m)."""
-    if seen is not None:
-        posterior = jnp.where(seen[:, None], posterior, 0)
+def _count_symbols(value: Any, observed: Any, posterior: Any, m: int) -> Any:
+    """The sum over rows of the posterior, by symbol, (k, m)."""
+    if observed is not None:
+        posterior = jnp.where(observed[:, None], posterior, 0)
     return jnp.zeros((m, posterior.shape[1]), posterior.dtype).at[value].add(posterior).T

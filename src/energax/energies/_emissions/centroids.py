@@ -1,4 +1,4 @@
-"""k centres: the energy of k-means."""
+"""Centroids: the energy of k-means."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...algorithms.optimise.kmeans import nearest_center, nearest_sums, squared_distances, start_centers
+from ...algorithms.optimise.kmeans import assignment_sums, initial_centers, nearest_center, squared_distances
 from ...energy import Energy, is_static_value
 from ...errors import BadInput
-from ...missing import is_masked, known, mask_other_labels
+from ...missing import is_masked, mask_other_labels, value_of
 from ...spaces import Categorical, Real
 
 
 class Centroids(Energy):
-    """e(x, z) = ‖x − c_z‖², over the coordinates of x that are known.
+    """Squared distances from k centres: e(x, z) = ‖x − c_z‖², over the observed coordinates of x.
 
     Hard EM on it is k-means; `EM(temperature=T)` is soft k-means, with responsibilities
     ∝ exp(−‖x − c_z‖² / T).
+
+    Args:
+        centers: c, (k, d).
+        start: the method of `initialise`: "k-means++" or "random_from_data" (random rows).
 
     Lloyd (1982), Least squares quantization in PCM; Rose (1998), Deterministic annealing.
 
@@ -40,7 +44,7 @@ class Centroids(Energy):
     def __init__(self, centers: Any, start: str = "k-means++"):
         centers = jnp.asarray(centers)
         if centers.ndim != 2:
-            raise BadInput("centers", f"shape {centers.shape}", "(k, d): one row a centre")
+            raise BadInput("centers", f"shape {centers.shape}", "(k, d): one row per centre")
         if start not in ("k-means++", "random_from_data"):
             raise BadInput("start", repr(start), "'k-means++' or 'random_from_data'")
         self.centers, self.start = centers, start
@@ -50,92 +54,92 @@ class Centroids(Energy):
         return {"x": Real(self.centers.shape[-1]), "z": Categorical(self.centers.shape[-2])}
 
     def __call__(self, *, x, z):
-        difference = known(x) - self.centers[z]
+        difference = value_of(x) - self.centers[z]
         return jnp.sum(jnp.where(x.observed, difference, 0) ** 2 if is_masked(x) else difference**2)
 
     def energies(self, *, x):
-        """The squared distances of one example from every centre, (k,)."""
+        """The squared distances of one example from all centres, (k,)."""
         return jax.vmap(lambda z: self(x=x, z=z))(jnp.arange(self.centers.shape[0]))
 
     def row_energies(self, *, x):
-        """The same for many rows, (n, k)."""
+        """The squared distances of n rows from all centres, (n, k)."""
         return squared_distances(x, self.centers, self.centers.mean(0)).T
 
     def nearest(self, *, x):
-        """The nearest centre of many rows, (n,)."""
+        """The index of the nearest centre of every row, (n,)."""
         return nearest_center(x, self.centers, self.centers.mean(0))
 
     # -- EM ------------------------------------------------------------------------------
 
     def log_posterior(self, data):
-        found = -self.row_energies(x=data["x"])
-        return mask_other_labels(found, data["z"]) if "z" in data else found
+        scores = -self.row_energies(x=data["x"])
+        return mask_other_labels(scores, data["z"]) if "z" in data else scores
 
     def statistics(self, data, posterior):
-        """How much of every coordinate each centre saw, and Σ r (x − c)."""
+        """Σ r over the observed values of every coordinate and Σ r (x − c), (k, d) each."""
         x, middle = data["x"], self.centers.mean(0)
-        value = known(x) - middle
+        value = value_of(x) - middle
         if is_masked(x):
-            seen = x.observed.astype(value.dtype)
-            count, total = posterior.T @ seen, posterior.T @ (value * seen)
+            observed = x.observed.astype(value.dtype)
+            count, total = posterior.T @ observed, posterior.T @ (value * observed)
         else:
             total = posterior.T @ value
             count = jnp.broadcast_to(posterior.sum(0)[:, None], total.shape)
         return {"count": count, "first": total - count * (self.centers - middle)}
 
     def expected_statistics(self, data, weight, temperature):
-        """`statistics` when each row belongs to its nearest centre, and the sum of −min e, in one go."""
-        if "z" in data or not is_static_value(0, temperature):  # a known label is no nearest centre
+        """(statistics with each row assigned to its nearest centre, Σ −min e), for hard EM; else None."""
+        if "z" in data or not is_static_value(0, temperature):  # a given label need not be the nearest centre
             return None
-        count, first, loss = nearest_sums(self.centers, data, weight)
-        # One count a column, as rows with missing values have it: either may go on from the other.
+        count, first, loss = assignment_sums(self.centers, data, weight)
+        # One count per column, as with missing values, so that both can continue each other's statistics.
         return {"count": jnp.broadcast_to(count, first.shape), "first": first}, -loss
 
     def maximise(self, statistics, trainable=None):
         count = statistics["count"]
-        # A centre that nobody is nearest to stays where it is.
+        # A centre without rows is unchanged.
         return Centroids(self.centers + statistics["first"] / jnp.where(count > 0, count, 1), self.start)
 
-    def recentred(self, statistics, reference):
+    def recenter(self, statistics, reference):
         shift = statistics["count"] * (reference.centers - self.centers)
         return {"count": statistics["count"], "first": statistics["first"] + shift}
 
     def initialise(self, key, data, weight):
         weight = weight.astype(self.centers.dtype)
-        centers = start_centers(self.start, key, data["x"], weight, self.centers.shape[0])
+        centers = initial_centers(self.start, key, data["x"], weight, self.centers.shape[0])
         return Centroids(centers.astype(self.centers.dtype), self.start)
 
-    def impute(self, data, posterior):
-        """Missing coordinates from the centres, (n, d)."""
+    def impute_given(self, data, posterior):
+        """x with missing values replaced by the expected centre, (n, d)."""
         x = data["x"]
         return {"x": x.fill(posterior @ self.centers) if is_masked(x) else x}
 
 
-def single_moves(
-    x: np.ndarray, weight: np.ndarray, centers: np.ndarray, labels: np.ndarray, most: int = 1000
-):
-    """Rows moved one at a time between clusters, the best first, while Σ‖x − c‖² falls. → centres.
+def hartigan_wong(
+    x: np.ndarray, weight: np.ndarray, centers: np.ndarray, labels: np.ndarray, max_moves: int = 1000
+) -> np.ndarray:
+    """Centres after moving single rows between clusters, the best move first, while Σ‖x − c‖² falls.
 
-    Moving a row drags both centres along, which Lloyd's step does not reckon with: where that
-    stands still, w n_a/(n_a − w) ‖x − c_a‖² > w n_b/(n_b + w) ‖x − c_b‖² may still hold for some row.
+    Moving a row changes both centres, which Lloyd's step ignores: after it has converged,
+    w n_a/(n_a − w) ‖x − c_a‖² > w n_b/(n_b + w) ‖x − c_b‖² may still hold for some row.
 
     Hartigan and Wong (1979), Algorithm AS 136: a k-means clustering algorithm.
     """
     centers, labels, rows = centers.copy(), labels.copy(), np.arange(len(x))
     mass = np.bincount(labels, weight, minlength=len(centers))
     distances = np.stack([np.square(x - c).sum(1) for c in centers], axis=1)
-    enough = 1e-9 * float(weight @ distances[rows, labels]) / len(x)
-    for _ in range(most):
-        left = mass[labels] - weight
-        gain = weight * mass[labels] / np.where(left > 0, left, np.inf) * distances[rows, labels]
+    tol = 1e-9 * float(weight @ distances[rows, labels]) / len(x)
+    for _ in range(max_moves):
+        others = mass[labels] - weight
+        gain = weight * mass[labels] / np.where(others > 0, others, np.inf) * distances[rows, labels]
         cost = weight[:, None] * mass / (mass + weight[:, None] + (weight[:, None] == 0)) * distances
         cost[rows, labels] = np.inf
-        towards = cost.argmin(1)
-        profit = np.where(weight > 0, gain - cost[rows, towards], 0)
-        i = int(profit.argmax())
-        if profit[i] <= enough:
+        target = cost.argmin(1)
+        decrease = np.where(weight > 0, gain - cost[rows, target], 0)
+        i = int(decrease.argmax())
+        if decrease[i] <= tol:
             break
-        a, b, w = labels[i], towards[i], weight[i]
+        a, b, w = labels[i], target[i], weight[i]
         centers[a] -= (x[i] - centers[a]) * (w / (mass[a] - w))
         centers[b] += (x[i] - centers[b]) * (w / (mass[b] + w))
         mass[a], mass[b], labels[i] = mass[a] - w, mass[b] + w, b

@@ -1,4 +1,4 @@
-"""A mixture for every state: the emission of hidden chains whose states have several modes."""
+"""Mixture emissions: a mixture for every state of a hidden Markov model."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...algorithms.optimise.kmeans import column_moments, nearest_center, start_centers
+from ...algorithms.optimise.kmeans import column_moments, initial_centers, nearest_center
 from ...batch import safe_divide
 from ...errors import BadInput
-from ...parameters import constrained_maximum, recentred
+from ...parameters import m_step, recenter
 from ...spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
 from .base import Emission, normalise
-from .covariance import Covariance, _check_shape, _half_log_two_pi, _inverse_factor, _ridged
+from .covariance import Covariance
+from .covariance_terms import check_shape, half_log_two_pi, inverse_factor, regularise_matrix
 
 
 class Mixtures(Emission):
-    """p(x | z) = Σ_c w_zc p(x | z m + c): every state a mixture of m components of one stacked emission.
+    """A mixture of m components for each of k states: e(x, z) = −log Σ_c w_zc p(x | z m + c).
 
     Args:
         components: an emission over k · m components, those of state 0 first.
-        weights: w, (k, m).
-        prior: pseudo-counts that `maximise` adds to every weight.
+        weights: w, (k, m), rows that sum to one.
+        prior: pseudo-counts that `maximise` adds to the counts of the weights.
+
+    Rabiner (1989), A tutorial on hidden Markov models and selected applications in speech recognition.
 
     >>> from energax.energies import Gaussians
     >>> four = Gaussians([[-1.0], [1.0], [5.0], [6.0]], jnp.ones((4, 1, 1)))
@@ -40,7 +43,7 @@ class Mixtures(Emission):
         weights = jnp.asarray(weights)
         n = components.spaces["z"].k
         if weights.ndim != 2 or weights.size != n:
-            raise BadInput("weights", f"shape {weights.shape}", f"(states, components) of {n} in all")
+            raise BadInput("weights", f"shape {weights.shape}", f"(states, components), {n} numbers in all")
         if is_concrete(weights):
             Simplex(weights.shape[1]).check(np.asarray(weights), "weights", missing=False)
         self.components, self.weights = components, weights
@@ -51,7 +54,7 @@ class Mixtures(Emission):
         return {"x": self.components.spaces["x"], "z": Categorical(self.weights.shape[0])}
 
     def _joint(self, x: Any) -> Any:
-        """log w p(x | z, c) of many rows, (n, k, m)."""
+        """log w_zc p(x | z m + c) of n rows, (n, k, m)."""
         energies = self.components.row_energies(x=x)
         return jnp.log(self.weights) - energies.reshape(-1, *self.weights.shape)
 
@@ -65,43 +68,57 @@ class Mixtures(Emission):
 
     # -- EM ------------------------------------------------------------------------------
 
+    def _responsibilities(self, x: Any, posterior: Any) -> Any:
+        """p(z, c | x) from the posterior p(z | x) (n, k), (n, k, m)."""
+        return jax.nn.softmax(self._joint(x), axis=2) * posterior[:, :, None]
+
     def statistics(self, data, posterior):
-        share = jax.nn.softmax(self._joint(data["x"]), axis=2) * posterior[:, :, None]
-        flat = share.reshape(len(posterior), -1)
-        return {"weight": share.sum(0), "parts": self.components.statistics(data, flat)}
+        """The weight of every component, (k, m), and the statistics of the components."""
+        joint = self._responsibilities(data["x"], posterior)
+        flat = joint.reshape(len(posterior), -1)
+        return {"weight": joint.sum(0), "parts": self.components.statistics(data, flat)}
 
     def maximise(self, statistics, trainable=None):
-        moves = None if trainable is None else trainable.components
-        components = constrained_maximum(self.components, statistics["parts"], moves)
+        of_components = None if trainable is None else trainable.components
+        components = m_step(self.components, statistics["parts"], of_components)
         weights = normalise(statistics["weight"] + self.prior, self.weights)
         if trainable is not None and not trainable.weights:
             weights = self.weights
         return Mixtures(components, weights, self.prior)
 
-    def recentred(self, statistics, reference):
-        parts = recentred(self.components, statistics["parts"], reference.components)
+    def recenter(self, statistics, reference):
+        parts = recenter(self.components, statistics["parts"], reference.components)
         return {"weight": statistics["weight"], "parts": parts}
 
     def initialise(self, key, data, weight):
-        """Rows are parted among the states first, and those of each state among its components."""
+        """Components from clusters within clusters: first one per state, then one per component of it."""
         components = self.components.initialise(key, data, weight)
-        if hasattr(components, "of_nearest"):
+        if components.knows("fit_nearest"):
             k, m = self.weights.shape
             middle, _ = column_moments(data["x"], weight)
-            centers = start_centers("kmeans", key, data["x"], weight, k)
+            centers = initial_centers("kmeans", key, data["x"], weight, k)
             state = nearest_center(data["x"], centers, middle)
-            each = lambda i: start_centers("k-means++", key, data["x"], weight * (state == i), m)
-            means = jnp.concatenate([each(i) for i in range(k)]).astype(components.means.dtype)
-            components = eqx.tree_at(lambda c: c.means, components, means).of_nearest(data, weight)
+            within = lambda i: initial_centers("k-means++", key, data["x"], weight * (state == i), m)
+            means = jnp.concatenate([within(i) for i in range(k)]).astype(components.means.dtype)
+            components = eqx.tree_at(lambda c: c.means, components, means).fit_nearest(data, weight)
         return Mixtures(components, self.weights, self.prior)
 
-    def impute(self, data, posterior):
-        share = jax.nn.softmax(self._joint(data["x"]), axis=2) * posterior[:, :, None]
-        return self.components.impute(data, share.reshape(len(posterior), -1))
+    def impute_given(self, data, posterior):
+        joint = self._responsibilities(data["x"], posterior)
+        return self.components.impute_given(data, joint.reshape(len(posterior), -1))
 
 
 class TiedWithin(Covariance):
-    """One matrix for the m components of every state: `matrix` (k, d, d), of k · m Gaussians."""
+    """One covariance matrix for the m components of each state, of k · m Gaussians in all.
+
+    Args:
+        matrix: Σ, (k, d, d), positive definite.
+        floor: added to the variances that `maximise` returns.
+        n_each: m, the number of components per state.
+
+    >>> TiedWithin(jnp.array([[[1.0]], [[4.0]]]), n_each=2).dense(4, 1).ravel()
+    Array([1., 1., 4., 4.], dtype=float32)
+    """
 
     matrix: jax.Array = parameter(PositiveDefinite())
     floor: float = eqx.field(static=True, default=1e-6)
@@ -112,19 +129,19 @@ class TiedWithin(Covariance):
         return cls(jnp.broadcast_to(jnp.eye(d, dtype=dtype), (k, d, d)), floor)
 
     def check(self, k, d):
-        _check_shape("covariance.matrix", self.matrix.shape, (k // self.n_each, d, d))
+        check_shape("covariance.matrix", self.matrix.shape, (k // self.n_each, d, d))
 
-    def n_free(self, k, d):
+    def n_parameters(self, k, d):
         return self.matrix.shape[0] * d * (d + 1) // 2
 
     def row_energies(self, x, means):
-        inverse, log_det = _inverse_factor(self.matrix)
+        inverse, log_det = inverse_factor(self.matrix)
         middle, d = means.mean(0), means.shape[1]
         projected = jnp.einsum("kij,nj->kni", inverse, x - middle)
         offset = jnp.einsum("kij,kmj->kmi", inverse, (means - middle).reshape(-1, self.n_each, d))
-        # Columns last, as `Tied` has them and for its reason.
+        # Columns last, for the same reason as in `Tied`.
         squared = jnp.square(projected[:, None] - offset[:, :, None]).sum(3)  # (k, m, n)
-        energies = 0.5 * squared + (log_det + _half_log_two_pi(d, x.dtype))[:, None, None]
+        energies = 0.5 * squared + (log_det + half_log_two_pi(d, x.dtype))[:, None, None]
         return energies.reshape(len(means), -1).T
 
     def scatter(self, x, means, posterior):
@@ -134,7 +151,7 @@ class TiedWithin(Covariance):
     def reduce(self, dense):
         return self._within(dense)
 
-    def shifted(self, scatter, count, first, shift):
+    def recenter_scatter(self, scatter, count, first, shift):
         cross = first[:, :, None] * shift[:, None, :]
         outer = count[:, None, None] * shift[:, :, None] * shift[:, None, :]
         return scatter + self._within(cross + jnp.swapaxes(cross, 1, 2) + outer)
@@ -142,8 +159,8 @@ class TiedWithin(Covariance):
     def maximise(self, scatter, count, scale):
         total = self._within(count)
         scale = safe_divide(self._within(count[:, None] * scale), total[:, None], 0.0)
-        share = safe_divide(scatter, total[:, None, None], self.matrix)
-        return TiedWithin(_ridged(share, scale, self.floor), self.floor, self.n_each)
+        matrix = safe_divide(scatter, total[:, None, None], self.matrix)
+        return TiedWithin(regularise_matrix(matrix, scale, self.floor), self.floor, self.n_each)
 
     def dense(self, k, d):
         return jnp.repeat(self.matrix, self.n_each, axis=0)
@@ -152,5 +169,5 @@ class TiedWithin(Covariance):
         return jnp.linalg.cholesky(self.matrix[z // self.n_each])
 
     def _within(self, values: Any) -> Any:
-        """Sums over the components of every state."""
+        """Sums over the components of each state, (k · m, …) → (k, …)."""
         return values.reshape(-1, self.n_each, *values.shape[1:]).sum(1)

@@ -1,4 +1,4 @@
-"""Columns of different kinds in one row: a product of emissions, each over some of them."""
+"""Product emissions: columns of different kinds, each group with its own emission."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import BadInput
-from ...missing import Masked, is_masked, known
-from ...parameters import constrained_maximum, has_m_step, recentred
+from ...missing import Masked, is_masked, value_of
+from ...parameters import m_step, recenter
 from ...spaces import Categorical, Real
 from .base import Emission
 
 
 class Product(Emission):
-    """e(x, z) = Σ_p e_p(x[columns_p], z): independent parts given z, of any emissions.
+    """Groups of columns, independent given z: e(x, z) = Σ_p e_p(x[columns_p], z).
 
-    x is a row of real numbers; a part over symbols or counts reads its columns as whole numbers.
+    x is a vector of real numbers; a part over symbols or counts reads its columns as whole numbers.
 
     Args:
         parts: emissions over the same k values of z.
-        columns: for each part, the numbers of the columns that it reads; by default they follow
-            one another.
+        columns: the indices of the columns of each part; by default the parts follow one another.
 
     >>> from energax.energies import Gaussians
     >>> from energax.energies._emissions.categorical import Categoricals
@@ -54,7 +53,7 @@ class Product(Emission):
         if len(states) > 1:
             raise BadInput("parts", f"z in {sorted(map(repr, states))}", "the same values of z in all")
         for i, part in enumerate(parts):
-            if not getattr(part, "normalised", False) or not hasattr(part, "row_energies"):
+            if not part.normalised or not part.knows("row_energies"):
                 raise BadInput(f"parts[{i}]", type(part).__name__, "an emission: p(x | z), normalised")
         self.parts, self.columns = parts, columns
 
@@ -63,9 +62,9 @@ class Product(Emission):
         return {"x": Real(sum(map(len, self.columns))), "z": Categorical(self.parts[0].spaces["z"].k)}
 
     def _each(self, x: Any) -> list[Any]:
-        """x as every part reads it, (n, *shape) or one example."""
+        """The columns of x of every part, in its shape and type."""
         return [
-            _read(part.spaces["x"], x, columns)
+            _read_columns(part.spaces["x"], x, columns)
             for part, columns in zip(self.parts, self.columns, strict=True)
         ]
 
@@ -74,29 +73,29 @@ class Product(Emission):
 
     def emit(self, key, z):
         keys = jax.random.split(key, len(self.parts))
-        dtype = self._real
-        drawn = [p.draw(k, z=z)["x"] for p, k in zip(self.parts, keys, strict=True)]
+        dtype = self._dtype
+        draws = [p.draw(k, z=z)["x"] for p, k in zip(self.parts, keys, strict=True)]
         order = jnp.argsort(jnp.array([c for each in self.columns for c in each]))
-        return jnp.concatenate([jnp.ravel(v).astype(dtype) for v in drawn])[order]
+        return jnp.concatenate([jnp.ravel(v).astype(dtype) for v in draws])[order]
 
     # -- EM ------------------------------------------------------------------------------
 
     @property
     def has_m_step(self) -> bool:
-        return all(map(has_m_step, self.parts))
+        return all(part.has_m_step for part in self.parts)
 
     def statistics(self, data, posterior):
         each = zip(self.parts, self._each(data["x"]), strict=True)
         return tuple(part.statistics({"x": v}, posterior) for part, v in each)
 
     def maximise(self, statistics, trainable=None):
-        moves = (None,) * len(self.parts) if trainable is None else trainable.parts
-        each = zip(self.parts, statistics, moves, strict=True)
-        return Product(tuple(constrained_maximum(p, s, m) for p, s, m in each), self.columns)
+        of_parts = (None,) * len(self.parts) if trainable is None else trainable.parts
+        each = zip(self.parts, statistics, of_parts, strict=True)
+        return Product(tuple(m_step(p, s, t) for p, s, t in each), self.columns)
 
-    def recentred(self, statistics, reference):
+    def recenter(self, statistics, reference):
         each = zip(self.parts, statistics, reference.parts, strict=True)
-        return tuple(recentred(part, s, r) for part, s, r in each)
+        return tuple(recenter(part, s, r) for part, s, r in each)
 
     def initialise(self, key, data, weight):
         keys = jax.random.split(key, len(self.parts))
@@ -104,13 +103,14 @@ class Product(Emission):
         return Product(tuple(p.initialise(k, {"x": v}, weight) for p, v, k in each), self.columns)
 
 
-def _read(space: Any, x: Any, columns: tuple[int, ...]) -> Any:
+def _read_columns(space: Any, x: Any, columns: tuple[int, ...]) -> Any:
+    """Some columns of x in the shape and the type of a space."""
     index = jnp.array(columns)
 
-    def shaped(a):
+    def select(a):
         rows = jnp.take(jnp.asarray(a), index, axis=-1)
         return rows.reshape(*rows.shape[:-1], *space.shape)
 
-    value = shaped(known(x))
+    value = select(value_of(x))
     value = value if jnp.issubdtype(jnp.dtype(space.dtype), jnp.floating) else value.astype(jnp.int32)
-    return Masked(value, shaped(x.observed)) if is_masked(x) else value
+    return Masked(value, select(x.observed)) if is_masked(x) else value

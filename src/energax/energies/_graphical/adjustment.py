@@ -1,4 +1,4 @@
-"""What an intervention would do, from what can be observed alone."""
+"""Causal effects from observational probabilities, by back-door and front-door adjustment."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from .bayesian_network import BayesianNetwork
 
 
-def adjusted(
+def adjusted_effect(
     net: BayesianNetwork, effect: str, cause: Mapping[str, Any], by: Iterable[str] | str | None = None
 ) -> Any:
-    """p(effect | do(cause = value)) by adjustment: no table of an intervention is used.
+    """p(effect | do(cause = value)) by adjustment, without the tables of an intervention.
 
-    Back door, for a set S that blocks every back way from the cause: Σ_s p(y | x, s) p(s).
+    Back door, for a set S that blocks every back-door path from the cause: Σ_s p(y | x, s) p(s).
     Front door, for a set M that carries the whole effect: Σ_m p(m | x) Σ_x′ p(y | m, x′) p(x′).
 
     Args:
-        by: the set; or "back-door" or "front-door" to have the smallest one found; None tries both.
+        by: the adjustment set; or "back-door" or "front-door" for the smallest one; None tries both.
 
     Pearl (2009), Causality, theorems 3.3.2 and 3.3.4.
 
@@ -35,37 +35,34 @@ def adjusted(
     ...     "drug": ("age", [[0.9, 0.1], [0.1, 0.9]]),
     ...     "well": (("age", "drug"), [[[0.2, 0.8], [0.2, 0.8]], [[0.7, 0.3], [0.7, 0.3]]]),
     ... })
-    >>> adjusted(net, "well", {"drug": 1}).round(3)                # as without the drug: it does nothing
+    >>> adjusted_effect(net, "well", {"drug": 1}).round(3)         # the same without the drug: no effect
     array([0.45, 0.55])
     """
     if len(cause) != 1:
         raise BadInput("cause", f"{list(cause)}", "one variable and its value")
     (name, value), spaces = next(iter(cause.items())), net.spaces
-    for wanted in (name, effect):
-        if wanted not in spaces:
-            raise BadInput("effect", repr(wanted), f"two of {list(spaces)}")
+    for variable in (name, effect):
+        if variable not in spaces:
+            raise BadInput("effect", repr(variable), f"two of {list(spaces)}")
     x = int(spaces[name].check(value, name, missing=False))
-    kind, chosen = _chosen(net, name, effect, by)
-    if kind == "back-door":
-        answer = _back(net, effect, name, x, chosen)
-    else:
-        answer = _front(net, effect, name, x, chosen)
-    return Labelled.of(answer, spaces[effect].labels)
+    kind, adjustment_set = _adjustment_set(net, name, effect, by)
+    adjust = _back_door if kind == "back-door" else _front_door
+    return Labelled.of(adjust(net, effect, name, x, adjustment_set), spaces[effect].labels)
 
 
-def _chosen(net: Any, cause: str, effect: str, by: Any) -> tuple[str, tuple[str, ...]]:
+def _adjustment_set(net: Any, cause: str, effect: str, by: Any) -> tuple[str, tuple[str, ...]]:
+    """The kind of adjustment, "back-door" or "front-door", and its set of variables."""
     graph = net.graph()
-    if by is None or by == "back-door":
-        found: list[Any] = list(backdoor_sets(graph, cause, effect))
-        if found:
-            return "back-door", tuple(sorted(map(str, _smallest(found))))
-    if by is None or by == "front-door":
-        found = list(frontdoor_sets(graph, cause, effect))
-        if found:
-            return "front-door", tuple(sorted(map(str, _smallest(found))))
+    sets: Any
+    for kind, sets in (("back-door", backdoor_sets), ("front-door", frontdoor_sets)):
+        if by is None or by == kind:
+            found: list[Any] = list(sets(graph, cause, effect))
+            if found:
+                smallest: Any = min(found, key=len)
+                return kind, tuple(sorted(map(str, smallest)))
     if by is None or isinstance(by, str):
         raise Unsuitable(
-            f"No {by or 'back-door or front-door'} set answers for the effect of {cause} on {effect}. "
+            f"No {by or 'back-door or front-door'} set exists for the effect of {cause} on {effect}. "
             "Use net.do(...), which needs the whole network."
         )
     by = tuple(by)
@@ -77,12 +74,8 @@ def _chosen(net: Any, cause: str, effect: str, by: Any) -> tuple[str, tuple[str,
     raise BadInput("by", f"{list(by)}", "a back-door or a front-door set", f"{'; '.join(back.reasons)}.")
 
 
-def _smallest(sets: list[Any]) -> Any:
-    return min(sets, key=len)
-
-
-def _table(net: Any, names: tuple[str, ...]) -> np.ndarray:
-    """p(names), an axis each. Real variables have no finite children, so the tables alone decide."""
+def _joint(net: Any, names: tuple[str, ...]) -> np.ndarray:
+    """p(names), one axis each. Real variables have no finite children, so the finite part suffices."""
     finite = net.finite_part()
     with precision_of(finite):
         tables, evidence = finite.tables().given({})
@@ -90,26 +83,26 @@ def _table(net: Any, names: tuple[str, ...]) -> np.ndarray:
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a / b, and 0 where nothing ever happens."""
+    """a / b, and 0 where b is 0."""
     return np.divide(a, b, out=np.zeros_like(a), where=np.broadcast_to(b, a.shape) > 0)
 
 
-def _back(net: Any, effect: str, cause: str, x: int, others: tuple[str, ...]) -> np.ndarray:
-    joint = np.moveaxis(_table(net, (effect, cause, *others)), (0, 1), (-1, -2))  # (others…, x, y)
-    given = joint[..., x, :]
-    seen = given.sum(-1, keepdims=True)
-    share = joint.sum((-1, -2))[..., None]
-    if np.any((share > 0) & (seen == 0)):
+def _back_door(net: Any, effect: str, cause: str, x: int, others: tuple[str, ...]) -> np.ndarray:
+    joint = np.moveaxis(_joint(net, (effect, cause, *others)), (0, 1), (-1, -2))  # (others…, x, y)
+    p_xy = joint[..., x, :]
+    p_x = p_xy.sum(-1, keepdims=True)
+    p_others = joint.sum((-1, -2))[..., None]
+    if np.any((p_others > 0) & (p_x == 0)):
         raise Unsuitable(
-            f"{cause} is never {x} for some values of {list(others)}, so nothing can be learned of its "
-            "effect there by adjustment. Use net.do(...)."
+            f"{cause} is never {x} for some values of {list(others)}, so adjustment cannot estimate its "
+            "effect there. Use net.do(...)."
         )
-    answer = _ratio(given, seen) * share
-    return answer.reshape(-1, answer.shape[-1]).sum(0)
+    p_y = _ratio(p_xy, p_x) * p_others
+    return p_y.reshape(-1, p_y.shape[-1]).sum(0)
 
 
-def _front(net: Any, effect: str, cause: str, x: int, through: tuple[str, ...]) -> np.ndarray:
-    joint = _table(net, (cause, effect, *through))
+def _front_door(net: Any, effect: str, cause: str, x: int, mediators: tuple[str, ...]) -> np.ndarray:
+    joint = _joint(net, (cause, effect, *mediators))
     joint = joint.reshape(joint.shape[0], joint.shape[1], -1)  # (x, y, m)
     p_x = joint.sum((1, 2))
     p_m = joint[x].sum(0) / joint[x].sum()

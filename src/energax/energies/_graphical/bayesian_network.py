@@ -1,103 +1,43 @@
-"""Bayesian networks: every variable given its parents."""
+"""Bayesian networks: tables and linear-Gaussian nodes, each of a variable given its parents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...algorithms.factors.model import find_cycle, wrong_row
+from ...algorithms.factors.model import find_cycle
 from ...algorithms.factors.tables import Tables
-from ...algorithms.gaussian.conditional import Mixed, draw, log_evidence
+from ...algorithms.gaussian.conditional import ConditionalGaussianModel, draw, log_evidence
 from ...algorithms.gaussian.linear_system import LinearSystem
-from ...energy import Energy
 from ...errors import BadInput, Unsuitable
 from ...graph import TableModel
 from ...parameters import with_energy_precision
-from ...spaces import Categorical, Simplex, fixed, is_concrete, parameter
-from .factor_graph import Network, as_array, as_labels, plain_tables
+from ...spaces import fixed
+from .conditional_table import ConditionalTable
+from .factor_graph import Network, to_table_model
 from .linear_gaussian import Constant, LinearGaussian
-from .statistics import centres, expected_families
+from .statistics import expected_statistics, reference_means
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
-class ConditionalTable(Energy):
-    """e = −log p(child | parents): a table with one axis a parent, and the child on the last.
-
-    >>> wet = ConditionalTable("wet", ("rain",), [[0.9, 0.1], [0.2, 0.8]])
-    >>> round(float(jnp.exp(-wet(rain=1, wet=1))), 6)
-    0.8
-    """
-
-    table: jax.Array = parameter(Simplex())
-    child: str = eqx.field(static=True)
-    parents: tuple[str, ...] = eqx.field(static=True)
-    states: tuple[tuple[str, ...] | None, ...] = eqx.field(static=True)
-
-    def __init__(self, child: str, parents: Iterable[str], table: Any, states: Iterable[Any] | None = None):
-        self.child, self.parents = str(child), tuple(map(str, parents))
-        self.table = as_array(table)
-        over = (*self.parents, self.child)
-        self.states = (None,) * len(over) if states is None else tuple(map(as_labels, states))
-        shape = self.table.shape
-        if len(shape) != len(over) or len(set(over)) != len(over) or 0 in shape:
-            found = f"shape {shape} for p({self.child} | {', '.join(self.parents)})"
-            raise BadInput("table", found, "one axis for each parent, and the child on the last")
-        if is_concrete(self.table):
-            each = zip(self.parents, self.states, shape[:-1], strict=False)
-            family = [(p, s or tuple(map(str, range(k)))) for p, s, k in each]
-            array = np.asarray(self.table)
-            if not np.isfinite(array).all() or (array < 0).any():
-                raise BadInput(f"the table of {self.child}", "an entry that is negative or not finite", "≥ 0")
-            complaint = wrong_row(array, self.child, family)
-            if complaint:
-                raise BadInput(f"the table of {self.child}", *complaint)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*self.parents, self.child)
-
-    @property
-    @with_energy_precision
-    def log_table(self):
-        return jnp.log(self.table)
-
-    @property
-    def spaces(self):
-        each = zip(self.names, self.table.shape, self.states, strict=True)
-        return {name: Categorical(k, labels=labels) for name, k, labels in each}
-
-    @with_energy_precision
-    def __call__(self, **values):
-        return -jnp.log(self.table[tuple(values[name] for name in self.names)])
-
-    def drawn(self, key: Any, values: Mapping[str, Any]) -> Any:
-        """The child given its parents."""
-        row = self.log_table[tuple(values[name] for name in self.parents)]
-        return jax.random.categorical(key, row).astype(jnp.int32)
-
-    def with_table(self, table: Any) -> ConditionalTable:
-        return ConditionalTable(self.child, self.parents, table, self.states)
-
-
 class BayesianNetwork(Network):
-    """p(x) = Π_v p(x_v | x_parents(v)): log Z = 0.
+    """p(x) = Π_v p(x_v | x_parents(v)), with log Z = 0.
 
-    Built from tables (`{"wet": (("rain",), table)}`, or `{"rain": table}` without parents), from a
-    directed graph (`from_graph`) or from a file (`energax.data.read_bif`). Learned by `EM`, in one step
-    where every entry is known, and with missing entries by their expected counts.
+    Build it from tables (`{"wet": (("rain",), table)}`, or `{"rain": table}` without parents), from a
+    directed graph (`from_graph`) or from a file (`energax.data.read_bif`). `EM` learns it in one step from
+    complete data, and from expected counts if entries are missing.
 
-    A `LinearGaussian` in the place of a table is a real variable, which may have finite and real
-    parents; a table may have finite parents only. All answers stay exact (`ConditionalGaussian`).
+    A node may be a `LinearGaussian` instead of a table: a real variable with finite and real parents.
+    Tables have finite parents only. Inference is exact either way (`ConditionalGaussian`).
 
     Args:
-        tables: by variable, p(v | parents), the variable on the last axis; or a `LinearGaussian`.
+        tables: by variable, p(v | parents) with the variable on the last axis, or a `LinearGaussian`.
         states: names of the states, by variable.
         prior: pseudo-counts that learning adds to every entry, the mode under a Dirichlet(1 + prior).
 
@@ -110,44 +50,44 @@ class BayesianNetwork(Network):
     ... )
     >>> posterior(net, {"wet": "yes"}).marginals["rain"]["yes"].round(3)
     np.float64(0.667)
-    >>> posterior(net.do(wet="yes")).marginals["rain"]["yes"].round(3)          # wetting makes no rain
+    >>> posterior(net.do(wet="yes")).marginals["rain"]["yes"].round(3)          # "wet" does not cause "rain"
     np.float64(0.2)
     """
 
-    knows_log_partition = True
+    is_normalised = True
 
     nodes: tuple[Any, ...]  # ConditionalTable, LinearGaussian or Constant
     prior: Any = fixed(default=0.0)
 
     def __init__(self, tables: Any, states: Mapping[str, Iterable[str]] | None = None, *, prior: float = 0.0):
         if isinstance(tables, Mapping):
-            tables = [_node(name, said, states or {}) for name, said in tables.items()]
+            tables = [_as_node(name, value, states or {}) for name, value in tables.items()]
         self.nodes, self.prior = tuple(tables), prior
         self._check()
 
     def _check(self) -> None:
         names = [node.child for node in self.nodes]
         if not names or len(set(names)) != len(names):
-            raise BadInput("tables", f"the variables {names}", "one table for each variable")
+            raise BadInput("tables", f"the variables {names}", "one table per variable")
         real = {node.child for node in self.nodes if not isinstance(node, ConditionalTable)}
         for node in self.nodes:
-            stray = [p for p in node.names[:-1] if p not in names]
-            if stray:
-                raise BadInput(f"the parents of {node.child}", f"{stray}", f"some of {names}")
-            _check_kinds(node, real)
+            unknown = [p for p in node.names[:-1] if p not in names]
+            if unknown:
+                raise BadInput(f"the parents of {node.child}", f"{unknown}", f"some of {names}")
+            _check_parents(node, real)
         cycle = find_cycle([tuple(names.index(p) for p in node.names[:-1]) for node in self.nodes])
         if cycle:
-            walk = " → ".join(names[v] for v in [*cycle, cycle[0]])
-            raise BadInput("tables", f"the cycle {walk}", "a directed graph without cycles")
-        _ = self.spaces
+            path = " → ".join(names[v] for v in [*cycle, cycle[0]])
+            raise BadInput("tables", f"the cycle {path}", "a directed graph without cycles")
+        _ = self.spaces  # raises if two nodes disagree on a variable
 
     @classmethod
     def from_graph(
         cls, graph: nx.DiGraph, cards: Any = 2, states: Mapping[str, Iterable[str]] | None = None
     ) -> BayesianNetwork:
-        """Even tables on a directed graph, to be learned; `cards` states a variable, a number or by name."""
+        """Uniform tables on a directed graph; `cards` is the number of states, for all or by name."""
         if not graph.is_directed():
-            raise BadInput("graph", "an undirected graph", "a directed one")
+            raise BadInput("graph", "an undirected graph", "a directed graph")
         named = {str(k): tuple(v) for k, v in (states or {}).items()}
 
         def count(node):
@@ -165,7 +105,7 @@ class BayesianNetwork(Network):
 
     @classmethod
     def from_tables(cls, model: TableModel) -> BayesianNetwork:
-        """The network of a file, or of any plain tables."""
+        """The network of a `TableModel`, such as the content of a file."""
         if model.kind != "bayes":
             raise BadInput("model", "an undirected model", "p(child | parents) tables", "Use MarkovField.")
         nodes = []
@@ -176,8 +116,8 @@ class BayesianNetwork(Network):
         return cls(nodes)
 
     def to_tables(self) -> TableModel:
-        """The network as plain tables, for files."""
-        return plain_tables("bayes", self)
+        """The network as a `TableModel`, for files."""
+        return to_table_model("bayes", self)
 
     @property
     def parts(self):
@@ -185,57 +125,60 @@ class BayesianNetwork(Network):
 
     @property
     def spaces(self):
-        together = super().spaces
-        return {node.child: together[node.child] for node in self.nodes}
+        spaces = super().spaces
+        return {node.child: spaces[node.child] for node in self.nodes}
 
     @property
-    def has_reals(self) -> bool:
-        """Whether some node is real."""
+    def has_real_nodes(self) -> bool:
+        """Whether any variable is real."""
         return not all(isinstance(node, ConditionalTable) for node in self.nodes)
 
     def finite_part(self) -> BayesianNetwork | None:
-        """The tables alone, of which no real variable is a parent; None if there are none."""
+        """The network of the finite variables, none of which has a real parent; None if there are none."""
         tables = [node for node in self.nodes if isinstance(node, ConditionalTable)]
         return BayesianNetwork(tables, prior=self.prior) if tables else None
 
     def tables(self) -> Tables:
-        if self.has_reals:
+        if self.has_real_nodes:
             real = [node.child for node in self.nodes if not isinstance(node, ConditionalTable)]
             raise Unsuitable(
-                f"Tables are over finite variables, but {', '.join(real)} are real. Ask for what "
-                "ConditionalGaussian() answers, or take the tables alone: net.finite_part()."
+                f"Tables are over finite variables, but {', '.join(real)} are real. "
+                "Use ConditionalGaussian(), or the network of the finite variables: net.finite_part()."
             )
         return super().tables()
 
-    def mixed(self) -> Mixed:
-        """The tables and the linear equations, causes first: what `ConditionalGaussian` reads."""
+    def conditional_gaussian(self) -> ConditionalGaussianModel:
+        """The tables and the linear-Gaussian equations, in topological order."""
         finite = self.finite_part()
-        lines = [n for n in map(self.__getitem__, self.causes_first()) if isinstance(n, LinearGaussian)]
+        nodes = [n for n in map(self.__getitem__, self.topological_order()) if isinstance(n, LinearGaussian)]
         system = LinearSystem(
-            tuple(node.child for node in lines),
-            tuple(node.parents for node in lines),
-            tuple(node.finite_parents for node in lines),
-            *(tuple(getattr(node, what) for node in lines) for what in ("weights", "bias", "variance")),
+            tuple(node.child for node in nodes),
+            tuple(node.parents for node in nodes),
+            tuple(node.finite_parents for node in nodes),
+            *(tuple(getattr(node, field) for node in nodes) for field in ("weights", "bias", "variance")),
         )
         tables = Tables((), (), (), ()) if finite is None else finite.tables()
-        return Mixed(tables, system, {n.child: n.value for n in self.nodes if isinstance(n, Constant)})
+        constants = {n.child: n.value for n in self.nodes if isinstance(n, Constant)}
+        return ConditionalGaussianModel(tables, system, constants)
 
     def inference(self, task):
-        return "ConditionalGaussian" if self.has_reals else super().inference(task)
+        return "ConditionalGaussian" if self.has_real_nodes else super().inference(task)
 
     @with_energy_precision
     def free_energy(self, **given):
-        return -log_evidence(self.mixed(), given) if self.has_reals else super().free_energy(**given)
+        if self.has_real_nodes:
+            return -log_evidence(self.conditional_gaussian(), given)
+        return super().free_energy(**given)
 
     def __getitem__(self, name: str) -> Any:
-        """p(name | parents)."""
+        """The node p(name | parents)."""
         found = [node for node in self.nodes if node.child == name]
         if not found:
             raise BadInput("name", repr(name), f"one of {[n.child for n in self.nodes]}")
         return found[0]
 
     def graph(self) -> nx.DiGraph:
-        """From parents to children."""
+        """The directed graph with edges from parents to children."""
         import networkx as nx
 
         graph = nx.DiGraph()
@@ -249,30 +192,43 @@ class BayesianNetwork(Network):
 
     @with_energy_precision
     def draw(self, key, **given):
-        """Ancestral where nothing is given: causes first."""
-        if given and self.has_reals:
-            return {name: value[0] for name, value in draw(self.mixed(), given, key, 1).items()}
+        """One draw of the other variables; without given ones an ancestral draw."""
+        if given and self.has_real_nodes:
+            return {
+                name: value[0] for name, value in draw(self.conditional_gaussian(), given, key, 1).items()
+            }
         if given:
             return super().draw(key, **given)
-        drawn: dict[str, Any] = {}
-        order = {node.child: node for node in self.nodes}
-        for name, sub in zip(self.causes_first(), jax.random.split(key, len(order)), strict=True):
-            drawn[name] = order[name].drawn(sub, drawn)
-        return {name: drawn[name] for name in order}
+        return self.ancestral_draw(key, {})[0]
 
-    def causes_first(self) -> list[str]:
-        """The names, parents before children."""
+    @with_energy_precision
+    def ancestral_draw(self, key: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """One draw from parents to children with some variables fixed, and Σ log p(given | parents)."""
+        values: dict[str, Any] = {}
+        log_weight: Any = 0.0
+        nodes = {node.child: node for node in self.nodes}
+        for name, sub in zip(self.topological_order(), jax.random.split(key, len(nodes)), strict=True):
+            node = nodes[name]
+            if name in given:
+                values[name] = given[name]
+                log_weight = log_weight - node(**{k: values[k] for k in node.names})
+            else:
+                values[name] = node.draw_child(sub, values)
+        return {name: values[name] for name in nodes}, log_weight
+
+    def topological_order(self) -> list[str]:
+        """The names of the variables, parents before children."""
         import networkx as nx
 
         return list(nx.topological_sort(self.graph()))
 
-    # -- causes ------------------------------------------------------------------------------------
+    # -- interventions -----------------------------------------------------------------------------
 
     @with_energy_precision
     def do(self, **values: Any) -> BayesianNetwork:
-        """The network after an intervention: these variables are set, whatever their parents say.
+        """The network after an intervention: these variables are set, independently of their parents.
 
-        A finite one gets a table that is sure of its state, a real one becomes a `Constant`.
+        A finite variable gets a table with probability one for its state, a real one becomes a `Constant`.
         """
         spaces, nodes = self.spaces, []
         for name in values:
@@ -282,7 +238,7 @@ class BayesianNetwork(Network):
             if node.child in values and not isinstance(node, ConditionalTable):
                 value = spaces[node.child].check(values[node.child], node.child, missing=False)
                 if np.ndim(value):
-                    raise BadInput(node.child, f"shape {np.shape(value)}", "one number to set it to")
+                    raise BadInput(node.child, f"shape {np.shape(value)}", "one number")
                 dtype = jax.tree.leaves(node)[0].dtype
                 node = Constant(node.child, np.asarray(value, dtype))
             elif node.child in values:
@@ -293,90 +249,92 @@ class BayesianNetwork(Network):
         return BayesianNetwork(nodes, prior=self.prior)
 
     def effect(self, effect: str, *, by: Iterable[str] | str | None = None, **cause: Any) -> Any:
-        """p(effect | do(cause = value)) from what can be observed alone; see `adjustment`."""
-        from .adjustment import adjusted
+        """p(effect | do(cause = value)) from observational probabilities alone; see `adjustment.py`."""
+        from .adjustment import adjusted_effect
 
         real = [n for n in (effect, *cause) if n in self.spaces and not self.spaces[n].is_finite]
         if real:
-            raise Unsuitable(f"Adjustment sums over tables, but {', '.join(real)} are real. Use do().")
-        return adjusted(self, effect, cause, by)
+            raise Unsuitable(f"Adjustment needs finite variables, but {', '.join(real)} are real. Use do().")
+        return adjusted_effect(self, effect, cause, by)
 
     # -- learning ------------------------------------------------------------------------------------
 
-    def expectations(self, rows, temperature):
-        """For every row what is expected of each family, and log p(what is seen of it)."""
-        return expected_families(self, rows, temperature)
+    def expectations(self, data, temperature):
+        """The expected statistics of each node for every row, and log p(observed entries)."""
+        return expected_statistics(self, data, temperature)
 
     def statistics(self, data, posterior):
-        """How often each entry of each table was met; of a real node, sums of products, `maximum`."""
+        """Counts of the entries of each table; of a real node, sums of products (`least_squares`)."""
         return tuple(p.sum(0) for p in posterior)
 
     def maximise(self, statistics, trainable=None):
-        nodes, about = [], centres(self, self.causes_first())
-        for i, (node, counts) in enumerate(zip(self.nodes, statistics, strict=True)):
-            if not isinstance(node, ConditionalTable):
-                moves = None if trainable is None else trainable.nodes[i]
-                line = isinstance(node, LinearGaussian)
-                nodes.append(node.maximum(counts, about, moves) if line else node)
-                continue
-            if trainable is not None and not trainable.nodes[i].table:
-                nodes.append(node)
-                continue
-            counts = counts + self.prior
-            total = counts.sum(-1, keepdims=True)
-            # Parents that nobody met together keep the row they had.
-            table = jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), node.table)
-            nodes.append(node.with_table(table.astype(node.table.dtype)))
+        means, nodes = reference_means(self), []
+        for i, (node, sums) in enumerate(zip(self.nodes, statistics, strict=True)):
+            free = None if trainable is None else trainable.nodes[i]
+            if isinstance(node, LinearGaussian):
+                node = node.least_squares(sums, means, free)
+            elif isinstance(node, ConditionalTable) and (free is None or free.table):
+                node = self._maximise_table(node, sums)
+            nodes.append(node)
         return BayesianNetwork(nodes, prior=self.prior)
 
-    def recentred(self, statistics, reference):
-        """Sums of products that were taken about the centres of `reference`, about these instead."""
-        order = self.causes_first()
-        old, new = centres(reference, order), centres(self, order)
+    def _maximise_table(self, node: ConditionalTable, counts: Any) -> ConditionalTable:
+        counts = counts + self.prior
+        total = counts.sum(-1, keepdims=True)
+        # A row whose parent values never occur keeps its probabilities.
+        table = jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), node.table)
+        return node.with_table(table.astype(node.table.dtype))
+
+    def recenter(self, statistics, reference):
+        """Sums of products about the means of `reference`, converted to sums about these means."""
+        old, new = reference_means(reference), reference_means(self)
         each = zip(self.nodes, statistics, strict=True)
-        return tuple(n.recentred(s, old, new) if isinstance(n, LinearGaussian) else s for n, s in each)
+        return tuple(n.recenter(s, old, new) if isinstance(n, LinearGaussian) else s for n, s in each)
 
     @with_energy_precision
     def initialise(self, key, data, weight):
-        """Every row of every table drawn evenly from the simplex, so that restarts differ."""
+        """The network with random parameters: rows of tables uniform on the simplex, random real nodes."""
         nodes = []
         for node, sub in zip(self.nodes, jax.random.split(key, len(self.nodes)), strict=True):
-            if not isinstance(node, ConditionalTable):
-                nodes.append(node.restarted(sub, data, weight) if isinstance(node, LinearGaussian) else node)
-                continue
-            rows = jax.random.exponential(sub, node.table.shape, node.table.dtype)
-            nodes.append(node.with_table(rows / rows.sum(-1, keepdims=True)))
+            if isinstance(node, LinearGaussian):
+                node = node.random_start(sub, data, weight)
+            elif isinstance(node, ConditionalTable):
+                rows = jax.random.exponential(sub, node.table.shape, node.table.dtype)
+                node = node.with_table(rows / rows.sum(-1, keepdims=True))
+            nodes.append(node)
         return BayesianNetwork(nodes, prior=self.prior)
 
 
-def _check_kinds(node: Any, real: set[str]) -> None:
-    """Refuse real parents of a finite variable, and parents in the wrong place of a real one."""
-    child = f"the parents of {node.child}"
+def _check_parents(node: Any, real: set[str]) -> None:
+    """Raise for real parents of a finite variable, and for parents in the wrong argument of a real one."""
+    argument = f"the parents of {node.child}"
     if isinstance(node, ConditionalTable):
         wrong = [p for p in node.parents if p in real]
         if wrong:
             remedy = "Turn the arrow around: a real variable may have finite parents."
-            raise BadInput(child, f"{wrong}, which are real", "finite variables", remedy)
+            raise BadInput(argument, f"{wrong}, which are real", "finite variables", remedy)
     elif isinstance(node, LinearGaussian):
         finite, wrong = [p for p in node.parents if p not in real], sorted(real & set(node.finite_parents))
         if finite:
-            raise BadInput(child, f"{finite}, which are finite", "real ones", "Name them in given=.")
+            raise BadInput(argument, f"{finite}, which are finite", "real ones", "Name them in given=.")
         if wrong:
-            raise BadInput(child, f"given={wrong}, which are real", "finite ones", "Name them in parents=.")
+            raise BadInput(
+                argument, f"given={wrong}, which are real", "finite ones", "Name them in parents=."
+            )
     elif not isinstance(node, Constant):
         raise BadInput("tables", type(node).__name__, "tables and LinearGaussian nodes")
 
 
-def _node(name: str, said: Any, states: Mapping[str, Any]) -> Any:
-    """A table, or (parents, table), or a node as it is."""
-    if isinstance(said, (LinearGaussian, Constant, ConditionalTable)):
-        if said.child != name:
-            raise BadInput(f"the node of {name}", f"one of {said.child!r}", f"one whose child is {name!r}")
-        return said
+def _as_node(name: str, value: Any, states: Mapping[str, Any]) -> Any:
+    """The node of a variable, from a table, (parents, table) or a node."""
+    if isinstance(value, (LinearGaussian, Constant, ConditionalTable)):
+        if value.child != name:
+            raise BadInput(f"the node of {name}", f"one of {value.child!r}", f"one whose child is {name!r}")
+        return value
     parents: tuple[str, ...] = ()
-    table = said
-    if isinstance(said, tuple) and len(said) == 2:
-        first = (said[0],) if isinstance(said[0], str) else said[0]
+    table = value
+    if isinstance(value, tuple) and len(value) == 2:
+        first = (value[0],) if isinstance(value[0], str) else value[0]
         if not np.isscalar(first) and all(isinstance(p, str) for p in first):
-            parents, table = tuple(first), said[1]
+            parents, table = tuple(first), value[1]
     return ConditionalTable(name, parents, table, [states.get(n) for n in (*parents, name)])

@@ -1,4 +1,4 @@
-"""Networks of finite variables: an energy that is a sum of small ones, read by message passing."""
+"""Graphical models over finite variables: factors, factor graphs and Markov random fields."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ...spaces import Categorical, Space, is_concrete
 if TYPE_CHECKING:
     import networkx as nx
 
-_MOST_ENTRIES = 2**20  # of the table of one factor that is an energy of somebody's own
+_MAX_ENTRIES = 2**20  # of the table of a factor that is given as an energy
 
 
 class Factor(Energy):
-    """e(x) = −log φ(x), φ ≥ 0 a table over a few named variables, one axis each.
+    """e(x) = −log φ(x) with φ ≥ 0 a table over a few named variables, one axis each.
 
     >>> agree = Factor(("a", "b"), [[2.0, 1.0], [1.0, 2.0]])
     >>> agree(a=0, b=0)                                       # −log 2
@@ -53,12 +53,12 @@ class Factor(Energy):
         if (values is None) == (log_table is None):
             raise BadInput("values", "both or neither of values and log_table", "one of them")
         if log_table is None:
-            log_table = log_of(values, f"the table over ({', '.join(self.names)})")
+            log_table = _log_values(values, f"the table over ({', '.join(self.names)})")
         self.log_table = as_array(log_table)
         shape = self.log_table.shape
         if len(shape) != len(self.names) or len(set(self.names)) != len(self.names):
             found = f"shape {shape} for ({', '.join(self.names)})"
-            raise BadInput("values", found, "one axis for each of the names, all different")
+            raise BadInput("values", found, "one axis per name, all names different")
         self.states = (None,) * len(self.names) if states is None else tuple(map(as_labels, states))
 
     @property
@@ -72,56 +72,58 @@ class Factor(Energy):
 
 
 def as_labels(states: Any) -> tuple[str, ...] | None:
+    """The names of states as strings; None if there are none."""
     return None if states is None else tuple(map(str, states))
 
 
 def as_array(values: Any) -> jax.Array:
-    """An array of the precision that it came in: tables of 64 bits stay so wherever they were made."""
+    """A JAX array of the same precision: float64 stays float64, whether or not JAX has 64 bits enabled."""
     if isinstance(values, jax.Array):
         return values
-    array = _rectangular(values)
+    array = _numeric_array(values)
     if array.dtype != np.float64:
         return jnp.asarray(array)
     with jax.enable_x64(True):
         return jnp.asarray(array)
 
 
-def _rectangular(values: Any) -> np.ndarray:
+def _numeric_array(values: Any) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError:
-        raise BadInput("table", "rows of differing lengths", "an array of numbers") from None
+        raise BadInput("table", "rows of different lengths", "an array of numbers") from None
     if array.dtype.kind not in "biuf":
         raise BadInput("table", f"dtype {array.dtype}", "an array of numbers")
     return array
 
 
-def log_of(values: Any, what: str) -> Any:
-    """log φ of a table that holds no negative number, −∞ for what is impossible."""
+def _log_values(values: Any, argument: str) -> Any:
+    """log φ of a table of numbers >= 0, −∞ for zeros."""
     if not is_concrete(values):
         return jnp.log(values)
-    array = _rectangular(values)
+    array = _numeric_array(values)
     if not np.all(array >= 0) or not np.isfinite(array).all():
-        raise BadInput(what, "an entry that is negative or not a finite number", "numbers >= 0")
+        raise BadInput(argument, "an entry that is negative or not finite", "finite numbers >= 0")
     if not (array > 0).any():
-        raise BadInput(what, "nothing but zeros", "at least one entry > 0")
+        raise BadInput(argument, "only zeros", "at least one entry > 0")
     with np.errstate(divide="ignore"):
         return np.log(array.astype(array.dtype if array.dtype.kind == "f" else float))
 
 
 class Network(Energy):
-    """e(x) = Σ_f e_f(x_f): what a sum of small energies over finite variables knows about itself.
+    """e(x) = Σ_f e_f(x_f): base of energies that are sums of small energies over finite variables.
 
-    All of it is message passing on a junction tree (`infer/_junction.py`), built for whatever is given.
+    Free energies, log Z and draws are exact, by message passing on a junction tree
+    (`algorithms/junction/tree.py`).
     """
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Energy, ...]:
-        """The small energies that are summed."""
+        """The terms of the sum."""
 
-    #: Whether log Z needs no sum.
-    knows_log_partition: ClassVar[bool] = False
+    #: Whether log Z = 0 by construction.
+    is_normalised: ClassVar[bool] = False
 
     @property
     def marginalises(self):  # type: ignore[override]
@@ -133,10 +135,10 @@ class Network(Energy):
         for part in self.parts:
             for name, space in part.spaces.items():
                 before = out.setdefault(name, space)
-                if before != space and _labels(before) is None and before == _bare(space):
-                    out[name] = space  # one part may name the states for all
-                elif before != space and before != _bare(space) and _bare(before) != space:
-                    raise BadInput(name, f"both {before!r} and {space!r}", "one space for one variable")
+                if before != space and _labels(before) is None and before == _without_labels(space):
+                    out[name] = space  # states that are named in one part are named in all
+                elif space not in (before, _without_labels(before)) and before != _without_labels(space):
+                    raise BadInput(name, f"both {before!r} and {space!r}", "one space per variable")
         return out
 
     @with_energy_precision
@@ -148,7 +150,7 @@ class Network(Energy):
 
     @with_energy_precision
     def tables(self) -> Tables:
-        """The same energy as tables of logs."""
+        """The energy as log-tables, one per part."""
         spaces = self.spaces
         names = tuple(spaces)
         scopes = tuple(tuple(names.index(n) for n in part.spaces) for part in self.parts)
@@ -174,7 +176,7 @@ class Network(Energy):
         return {name: values[0] for name, values in rest.draw(key, 1, evidence).items()}
 
     def graph(self) -> nx.Graph:
-        """An edge wherever two variables share a part."""
+        """The undirected graph with an edge between variables that share a part."""
         import networkx as nx
 
         graph = nx.Graph()
@@ -184,56 +186,57 @@ class Network(Energy):
         return graph
 
     def junction_tree(self, *given: str) -> JunctionTree:
-        """The tree on which questions with these variables given are answered: width, bytes, operations."""
+        """The junction tree of the other variables if these are given: its width, memory and operations."""
         return JunctionTree.build(*self.tables().shapes_given(given))
 
     def observe(self, **values: Any) -> MarkovField:
-        """This model with some variables known: their tables are cut down, and log Z is log p̃(values)."""
+        """The model with some variables observed: tables restricted to the values, log Z = log p̃(values)."""
         spaces, tables = self.spaces, self.tables()
         for name in values:
             if name not in spaces:
                 raise BadInput("observe", repr(name), f"some of {list(spaces)}")
-        seen = {n: int(spaces[n].check(v, n, missing=False)) for n, v in values.items()}
+        observed = {n: int(spaces[n].check(v, n, missing=False)) for n, v in values.items()}
         factors = []
         for scope, log_table in zip(tables.scopes, tables.logs, strict=True):
             names = [tables.names[v] for v in scope]
-            left = [n for n in names if n not in seen]
-            at = tuple(seen.get(n, slice(None)) for n in names)
-            states = [_labels(spaces[n]) for n in left]
-            factors.append(Factor(left, log_table=_exactly(log_table)[at], states=states))
-        for name, state in seen.items():
+            hidden = [n for n in names if n not in observed]
+            at = tuple(observed.get(n, slice(None)) for n in names)
+            states = [_labels(spaces[n]) for n in hidden]
+            factors.append(Factor(hidden, log_table=_to_numpy_if_concrete(log_table)[at], states=states))
+        for name, state in observed.items():
             certain = np.where(np.arange(spaces[name].n_values) == state, 0.0, -np.inf)
             factors.append(Factor((name,), log_table=certain, states=(_labels(spaces[name]),)))
         return MarkovField(factors)
 
     def soft_evidence(self, **likelihoods: Any) -> FactorGraph:
-        """This model with an uncertain observation: a vector of p(seen | state), by number or by name.
+        """The model with uncertain observations: p(observation | state) of variables, in order or by state.
 
-        log Z of the result less log Z of this model is log p(seen).
+        log Z of the result minus log Z of this model is log p(observations).
         """
         spaces, extra = self.spaces, []
         for name, vector in likelihoods.items():
             if name not in spaces:
                 raise BadInput("soft_evidence", repr(name), f"one of {list(spaces)}")
             labels = _labels(spaces[name])
-            extra.append(Factor((name,), _vector(vector, name, spaces[name]), states=(labels,)))
+            extra.append(Factor((name,), _likelihood(vector, name, spaces[name]), states=(labels,)))
         return FactorGraph((*self.parts, *extra))
 
 
-def _exactly(values: Any) -> np.ndarray | Any:
+def _to_numpy_if_concrete(values: Any) -> np.ndarray | Any:
     return np.asarray(values) if is_concrete(values) else values
 
 
-def _vector(vector: Any, name: str, space: Any) -> np.ndarray:
+def _likelihood(vector: Any, name: str, space: Any) -> np.ndarray:
+    """One number per state, from a vector or a dict by state."""
     if isinstance(vector, Mapping):
         labels = _labels(space) or tuple(map(str, range(space.k)))
         if set(map(str, vector)) != set(labels):
-            raise BadInput(name, f"the states {list(vector)}", f"a number for each of {list(labels)}")
+            raise BadInput(name, f"the states {list(vector)}", f"one number for each of {list(labels)}")
         by_name = {str(k): v for k, v in vector.items()}
         vector = [by_name[label] for label in labels]
     out = np.asarray(vector, float)
     if out.shape != (space.k,):
-        raise BadInput(name, f"shape {out.shape}", f"({space.k},): one number a state")
+        raise BadInput(name, f"shape {out.shape}", f"({space.k},), one number per state")
     return out
 
 
@@ -241,26 +244,26 @@ def _labels(space: Any) -> tuple[str, ...] | None:
     return getattr(space, "labels", None)
 
 
-def _bare(space: Any) -> Any:
+def _without_labels(space: Any) -> Any:
     return Categorical(space.k) if isinstance(space, Categorical) else space
 
 
 def _log_table(part: Energy) -> Any:
-    """log φ of a small energy, one axis for each of its variables."""
+    """log φ of one part, one axis per variable."""
     if hasattr(part, "log_table"):
         return part.log_table
     spaces = part.spaces
     if any(not s.is_finite for s in spaces.values()):
         raise BadInput(type(part).__name__, f"variables {spaces}", "finite variables")
     every = Assignments(spaces)
-    if every.n > _MOST_ENTRIES:
-        raise BadInput(type(part).__name__, f"{every.n:,} joint values", f"at most {_MOST_ENTRIES:,}")
+    if every.n > _MAX_ENTRIES:
+        raise BadInput(type(part).__name__, f"{every.n:,} joint values", f"at most {_MAX_ENTRIES:,}")
     values = table(lambda i: -part(**every.at(i)), every.n)
     return values.reshape(tuple(s.n_values for s in spaces.values()))
 
 
 class FactorGraph(Network):
-    """p(x) ∝ Π_f exp(−e_f(x_f)): factors are tables, or anybody's small energies over finite variables.
+    """p(x) ∝ Π_f exp(−e_f(x_f)): factors are tables, or any energies over finite variables.
 
     Kschischang, Frey and Loeliger (2001), Factor graphs and the sum-product algorithm.
 
@@ -277,13 +280,13 @@ class FactorGraph(Network):
         wrong = [type(f).__name__ for f in self.factors if not isinstance(f, Energy)]
         if wrong or not self.factors:
             raise BadInput("factors", f"{wrong or 'none'}", "energies over finite variables")
-        endless = {n: s for f in self.factors for n, s in f.spaces.items() if not s.is_finite}
-        if endless:
-            raise BadInput("factors", f"variables {endless}", "finite variables")
+        infinite = {n: s for f in self.factors for n, s in f.spaces.items() if not s.is_finite}
+        if infinite:
+            raise BadInput("factors", f"variables {infinite}", "finite variables")
         wide = {n: s for n, s in self.spaces.items() if s.shape}
         if wide:
             remedy = "Give every coordinate a name of its own."
-            raise BadInput("factors", f"variables {wide}", "variables of a single coordinate", remedy)
+            raise BadInput("factors", f"variables {wide}", "variables with a single coordinate", remedy)
 
     @property
     def parts(self):
@@ -291,10 +294,10 @@ class FactorGraph(Network):
 
 
 class MarkovField(FactorGraph):
-    """p(x) ∝ Π_c φ_c(x_c): an undirected model, its parameters the logs of its tables.
+    """p(x) ∝ Π_c φ_c(x_c): an undirected model whose parameters are the logs of its tables.
 
-    Build it from tables by the names they are over, `MarkovField({("a", "b"): [[2, 1], [1, 2]]})`, or
-    from an undirected graph (`from_graph`): one table for every edge, and one a variable.
+    Build it from tables by the names of their variables, `MarkovField({("a", "b"): [[2, 1], [1, 2]]})`, or
+    from an undirected graph (`from_graph`), with one table per edge and one per variable.
 
     Besag (1974), Spatial interaction and the statistical analysis of lattice systems.
 
@@ -311,31 +314,31 @@ class MarkovField(FactorGraph):
 
     @classmethod
     def from_graph(cls, graph: nx.Graph, cards: Any = 2) -> MarkovField:
-        """An even field on an undirected graph; `cards` states a variable, one number or a dict by name."""
+        """A uniform field on an undirected graph; `cards` is the number of states, for all or by name."""
         count = lambda node: int(cards[node]) if isinstance(cards, Mapping) else int(cards)
         if graph.is_directed():
-            raise BadInput("graph", "a directed graph", "an undirected one", "Use graph.moralise(…).")
+            raise BadInput("graph", "a directed graph", "an undirected graph", "Use graph.moralise(…).")
         over = [(node,) for node in graph] + [tuple(edge) for edge in graph.edges]
         return cls([Factor(map(str, n), np.ones([count(v) for v in n], np.float32)) for n in over])
 
     @classmethod
     def from_tables(cls, model: TableModel) -> MarkovField:
-        """The model of a file, or of any plain tables."""
+        """The field of a `TableModel`, such as the content of a file."""
         each = zip(model.scopes, model.tables, strict=True)
         factors = [
             Factor([model.names[v] for v in scope], table, states=[model.states[v] for v in scope])
             for scope, table in each
         ]
         touched = {v for scope in model.scopes for v in scope}
-        lonely = [v for v in range(len(model.names)) if v not in touched]
+        isolated = [v for v in range(len(model.names)) if v not in touched]
         factors += [
-            Factor((model.names[v],), np.ones(model.cards[v]), states=(model.states[v],)) for v in lonely
+            Factor((model.names[v],), np.ones(model.cards[v]), states=(model.states[v],)) for v in isolated
         ]
         return cls(factors)
 
     def to_tables(self) -> TableModel:
-        """The model as plain tables, for files."""
-        return plain_tables("markov", self)
+        """The model as a `TableModel`, for files."""
+        return to_table_model("markov", self)
 
 
 def _factor(names: Any, values: Any, states: Mapping[str, Any]) -> Factor:
@@ -343,7 +346,8 @@ def _factor(names: Any, values: Any, states: Mapping[str, Any]) -> Factor:
     return Factor(names, values, states=[states.get(n) for n in names])
 
 
-def plain_tables(kind: Any, network: Network) -> TableModel:
+def to_table_model(kind: Any, network: Network) -> TableModel:
+    """The tables of a network as plain arrays, with the names of variables and states."""
     tables = network.tables()
     spaces = network.spaces
     states = [_labels(spaces[n]) or tuple(map(str, range(spaces[n].n_values))) for n in tables.names]

@@ -13,7 +13,7 @@ import numpy as np
 from ..._util.linalg import cholesky, solve_lower
 from ...energy import Energy
 from ...errors import BadInput
-from ...missing import known, mask_of
+from ...missing import mask_of, value_of
 from ...parameters import with_energy_precision
 from ...spaces import Categorical, Positive, Real, fixed, is_concrete, parameter
 from .factor_graph import as_array
@@ -22,17 +22,17 @@ from .factor_graph import as_array
 class LinearGaussian(Energy):
     """e = −log N(child; bias[d] + Σ_j weights[d, j] parent_j, variance[d]), d the finite parents.
 
-    A node of `BayesianNetwork`. Arrays have one leading axis for each name in `given`, in that order;
-    one without them is the same everywhere to begin with, and is learned apart for every d.
+    A node of `BayesianNetwork`. Arrays have one leading axis for each name in `given`, in that order. An
+    array without these axes starts with the same values for every d; learning then changes each d separately.
 
     Args:
         child: the real variable.
-        parents: the real variables that it is linear in.
-        weights: (*d, parents); zeros if left out.
+        parents: its real parents.
+        weights: (*d, parents); zeros by default.
         bias: (*d).
         variance: (*d), positive.
-        given: the finite variables that choose the line.
-        floor: the least variance that EM will set, in the square of the child's unit.
+        given: its finite parents.
+        floor: the smallest variance that EM sets, in squared units of the child.
 
     Lauritzen and Wermuth (1989), Graphical models for associations between variables, some of which
     are qualitative and some quantitative.
@@ -68,17 +68,21 @@ class LinearGaussian(Energy):
             raise BadInput("floor", repr(floor), "a variance > 0")
         self.floor = float(floor)
         size = len(self.parents)
-        weights, bias, variance = _alike([0.0] * size if weights is None else weights, bias, variance)
+        weights, bias, variance = _same_precision(
+            [0.0] * size if weights is None else weights, bias, variance
+        )
         if weights.ndim < 1 or weights.shape[-1] != size:
             found = f"shape {weights.shape} for {size} real parents of {child!r}"
-            raise BadInput("weights", found, f"(…, {size}): one for each parent on the last axis")
-        shape = _lead((weights.shape[:-1], bias.shape, variance.shape), self.finite_parents, self.child)
-        self.weights = _wide(weights, (*shape, size))
-        self.bias, self.variance = _wide(bias, shape), _wide(variance, shape)
+            raise BadInput("weights", found, f"(…, {size}), one per parent on the last axis")
+        shape = _leading_shape(
+            (weights.shape[:-1], bias.shape, variance.shape), self.finite_parents, self.child
+        )
+        self.weights = _broadcast(weights, (*shape, size))
+        self.bias, self.variance = _broadcast(bias, shape), _broadcast(variance, shape)
         for name in ("weights", "bias", "variance"):
             array = getattr(self, name)
             if is_concrete(array) and not np.isfinite(np.asarray(array)).all():
-                raise BadInput(f"the {name} of {self.child}", "a number that is not finite", "real numbers")
+                raise BadInput(f"the {name} of {self.child}", "a number that is not finite", "finite numbers")
         if is_concrete(self.variance) and not (np.asarray(self.variance) > 0).all():
             found = f"{np.asarray(self.variance).min():g}"
             raise BadInput(f"the variance of {self.child}", found, "numbers > 0", "To set a value, use do().")
@@ -90,11 +94,11 @@ class LinearGaussian(Energy):
 
     @property
     def spaces(self):
-        chosen = zip(self.finite_parents, self.bias.shape, strict=True)
+        finite = zip(self.finite_parents, self.bias.shape, strict=True)
         reals = (*self.parents, self.child)
-        return {**{name: Categorical(k) for name, k in chosen}, **{name: Real() for name in reals}}
+        return {**{name: Categorical(k) for name, k in finite}, **{name: Real() for name in reals}}
 
-    def line(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
+    def mean_and_variance(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Mean and variance of the child given its parents."""
         at = tuple(values[name] for name in self.finite_parents)
         mean = self.bias[at]
@@ -104,90 +108,90 @@ class LinearGaussian(Energy):
 
     @with_energy_precision
     def __call__(self, **values):
-        mean, variance = self.line(values)
+        mean, variance = self.mean_and_variance(values)
         return 0.5 * (jnp.log(2 * jnp.pi * variance) + (values[self.child] - mean) ** 2 / variance)
 
-    def drawn(self, key: Any, values: Mapping[str, Any]) -> Any:
-        """The child given its parents."""
-        mean, variance = self.line(values)
+    def draw_child(self, key: Any, values: Mapping[str, Any]) -> Any:
+        """One draw of the child given its parents."""
+        mean, variance = self.mean_and_variance(values)
         return mean + jnp.sqrt(variance) * jax.random.normal(key, (), variance.dtype)
 
-    def replaced(self, weights: Any, bias: Any, variance: Any) -> LinearGaussian:
+    def with_parameters(self, weights: Any, bias: Any, variance: Any) -> LinearGaussian:
+        """The same node with other parameters, in the precision of the old ones."""
         dtypes = (self.weights.dtype, self.bias.dtype, self.variance.dtype)
         arrays = [a.astype(t) for a, t in zip((weights, bias, variance), dtypes, strict=True)]
         return LinearGaussian(self.child, self.parents, *arrays, given=self.finite_parents, floor=self.floor)
 
     # -- learning --------------------------------------------------------------------------------
 
-    def centre(self, centres: Mapping[str, Any]) -> Any:
-        """About where the child lies, from where its parents do: sums of squares are taken about it."""
-        at = [self.weights[..., j] * centres[name] for j, name in enumerate(self.parents)]
-        return jnp.mean(sum(at, start=self.bias))
+    def reference_mean(self, means: Mapping[str, Any]) -> Any:
+        """The mean of the child given the parents' reference means, averaged over d with equal weights."""
+        terms = [self.weights[..., j] * means[name] for j, name in enumerate(self.parents)]
+        return jnp.mean(sum(terms, start=self.bias))
 
-    def maximum(self, moments: Any, centres: Mapping[str, Any], moves: Any = None) -> LinearGaussian:
-        """Weighted least squares for every d, from Σ r u uᵀ with u = (1, parents, child) about `centres`.
+    def least_squares(self, moments: Any, means: Mapping[str, Any], free: Any = None) -> LinearGaussian:
+        """Weighted least squares for every d, from Σ r u uᵀ with u = (1, parents, child) minus `means`.
 
-        `moves` says which of weights, bias and variance are free: the others are held, and the best of
-        the free ones found beside them. A d that nobody met keeps its line.
+        `free` says which of weights, bias and variance may change; the others keep their values, and the
+        free ones are optimal given them. A d that does not occur keeps its parameters.
         """
         count = moments[..., 0, 0]
-        met = count > 0
-        about = moments / jnp.where(met, count, 1)[..., None, None]
-        mean, second = about[..., 0, 1:], about[..., 1:, 1:]
+        occurs = count > 0
+        average = moments / jnp.where(occurs, count, 1)[..., None, None]
+        mean, second = average[..., 0, 1:], average[..., 1:, 1:]
         scatter = second - mean[..., :, None] * mean[..., None, :]
-        centre = jnp.stack([centres[name] for name in (*self.parents, self.child)])
-        x, y = (mean + centre)[..., :-1], (mean + centre)[..., -1]
-        # What the subtraction leaves behind where the centres are far: not spread, but rounding.
+        offset = jnp.stack([means[name] for name in (*self.parents, self.child)])
+        x, y = (mean + offset)[..., :-1], (mean + offset)[..., -1]
+        # The subtraction loses digits where the reference means are far away: a bound of the error.
         rounding = 8 * jnp.finfo(scatter.dtype).eps * jnp.diagonal(second, axis1=-2, axis2=-1)
         xx, xy, yy = scatter[..., :-1, :-1], scatter[..., :-1, -1], scatter[..., -1, -1]
-        free = lambda name: moves is None or bool(getattr(moves, name))
+        is_free = lambda name: free is None or bool(getattr(free, name))
         weights, bias, variance = self.weights, self.bias, self.variance
-        if free("weights") and self.parents:
-            if free("bias"):
+        if is_free("weights") and self.parents:
+            if is_free("bias"):
                 weights = _solve(xx, xy, rounding[..., :-1])
-            else:  # the line goes through a bias that is held: squares about zero, not about the mean
+            else:  # the bias is fixed: squares about zero, not about the mean
                 about_zero = xx + x[..., :, None] * x[..., None, :]
                 weights = _solve(about_zero, xy + x * (y - bias)[..., None], rounding[..., :-1])
-        if free("bias"):
+        if is_free("bias"):
             bias = y - (weights * x).sum(-1)
-        if free("variance"):
+        if is_free("variance"):
             gap = y - bias - (weights * x).sum(-1)
             explained = 2 * (weights * xy).sum(-1) - jnp.einsum("...i,...ij,...j->...", weights, xx, weights)
             variance = jnp.maximum(yy - explained + gap**2, jnp.maximum(rounding[..., -1], self.floor))
-        keep = lambda new, old: jnp.where(met if new.ndim == met.ndim else met[..., None], new, old)
-        return self.replaced(
+        keep = lambda new, old: jnp.where(occurs if new.ndim == occurs.ndim else occurs[..., None], new, old)
+        return self.with_parameters(
             keep(weights, self.weights), keep(bias, self.bias), keep(variance, self.variance)
         )
 
-    def recentred(self, moments: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
-        """The same sums about other centres."""
+    def recenter(self, moments: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
+        """The sums of products about the means `new`, from those about the means `old`."""
         shift = jnp.stack([old[name] - new[name] for name in (*self.parents, self.child)])
         move = jnp.eye(len(shift) + 1, dtype=shift.dtype).at[1:, 0].set(shift)
         return jnp.einsum("ij,...jk,lk->...il", move, moments, move)
 
-    def restarted(self, key: Any, data: Mapping[str, Any] | None, weight: Any) -> LinearGaussian:
-        """Flat lines, scattered as widely as the child is in the data, so that restarts differ."""
-        middle, variance = jnp.zeros_like(self.bias), jnp.ones_like(self.variance)
-        slopes, offsets = jax.random.split(key)
+    def random_start(self, key: Any, data: Mapping[str, Any] | None, weight: Any) -> LinearGaussian:
+        """The node with random parameters: with data, weights 0 and a bias spread as widely as the child."""
+        mean, variance = jnp.zeros_like(self.bias), jnp.ones_like(self.variance)
+        weights_key, bias_key = jax.random.split(key)
         weights = jnp.zeros_like(self.weights)
         if data is not None and self.child in data:
             column = data[self.child]
-            share = weight * mask_of(column)
-            total = jnp.where(share.sum() > 0, share.sum(), 1)
-            mean = (share * known(column)).sum() / total
-            spread = (share * (known(column) - mean) ** 2).sum() / total
-            middle, variance = middle + mean, variance * jnp.maximum(spread, self.floor)
+            w = weight * mask_of(column)
+            total = jnp.where(w.sum() > 0, w.sum(), 1)
+            center = (w * value_of(column)).sum() / total
+            spread = (w * (value_of(column) - center) ** 2).sum() / total
+            mean, variance = mean + center, variance * jnp.maximum(spread, self.floor)
         else:
-            weights = jax.random.normal(slopes, self.weights.shape, self.weights.dtype)
-        noise = jax.random.normal(offsets, self.bias.shape, self.bias.dtype)
-        return self.replaced(weights, middle + jnp.sqrt(variance) * noise, variance)
+            weights = jax.random.normal(weights_key, self.weights.shape, self.weights.dtype)
+        noise = jax.random.normal(bias_key, self.bias.shape, self.bias.dtype)
+        return self.with_parameters(weights, mean + jnp.sqrt(variance) * noise, variance)
 
 
 class Constant(Energy):
-    """A real variable that was set: e = 0 at its value and ∞ elsewhere, a point of mass one.
+    """A real variable with a fixed value: e = 0 at the value and ∞ elsewhere, a point mass.
 
-    What `BayesianNetwork.do(height=1.7)` puts in the place of a node. Its children are answered with the
-    value in their lines; nobody learns it.
+    `BayesianNetwork.do(height=1.7)` replaces a node by it. It is never learned.
 
     >>> Constant("height", 1.7)(height=1.7)
     Array(0., dtype=float64)
@@ -213,19 +217,23 @@ class Constant(Energy):
 
     @with_energy_precision
     def __call__(self, **values):
-        # In single precision, so that 1.7 is 1.7 however it came.
-        seen = jnp.asarray(values[self.child]).astype(jnp.float32)
-        return jnp.where(seen == self.value.astype(jnp.float32), 0, jnp.inf).astype(self.value.dtype)
+        # Compared in single precision, so that a float32 1.7 equals a float64 1.7.
+        given = jnp.asarray(values[self.child]).astype(jnp.float32)
+        return jnp.where(given == self.value.astype(jnp.float32), 0, jnp.inf).astype(self.value.dtype)
+
+    def draw_child(self, key: Any, values: Mapping[str, Any]) -> Any:
+        """The value."""
+        return self.value
 
 
 def _names(names: Iterable[str] | str) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(map(str, names))
 
 
-def _alike(*arrays: Any) -> list[jax.Array]:
-    """Real arrays of one precision: that of the arrays among them, or 64 bits for Python's numbers."""
-    said = [a.dtype for a in arrays if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)]
-    dtype = max(said, key=lambda d: d.itemsize, default=np.dtype(float))
+def _same_precision(*arrays: Any) -> list[jax.Array]:
+    """Real arrays of one dtype: the widest of the floating arrays, float64 if there are none."""
+    dtypes = [a.dtype for a in arrays if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)]
+    dtype = max(dtypes, key=lambda d: d.itemsize, default=np.dtype(float))
     return [_real(a, dtype) for a in arrays]
 
 
@@ -240,7 +248,7 @@ def _real(values: Any, dtype: Any = None) -> jax.Array:
     return values.astype(dtype)
 
 
-def _wide(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _broadcast(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     if array.shape == shape:
         return array
     return (
@@ -250,7 +258,7 @@ def _wide(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     )
 
 
-def _lead(shapes: Any, given: tuple[str, ...], child: str) -> tuple[int, ...]:
+def _leading_shape(shapes: Any, given: tuple[str, ...], child: str) -> tuple[int, ...]:
     try:
         shape = np.broadcast_shapes(*shapes)
     except ValueError:
@@ -263,7 +271,7 @@ def _lead(shapes: Any, given: tuple[str, ...], child: str) -> tuple[int, ...]:
 
 
 def _solve(square: Any, right: Any, rounding: Any) -> Any:
-    """square⁻¹ right for stacks of matrices that may be singular: columns that say nothing new get little."""
+    """square⁻¹ right for stacks of matrices that may be singular, by a small relative ridge."""
     eye = jnp.eye(square.shape[-1], dtype=square.dtype)
     spread = jnp.maximum(jnp.diagonal(square, axis1=-2, axis2=-1), 0) + rounding
     size = jnp.sqrt(jnp.where(spread > 0, spread, 1))

@@ -1,1 +1,1 @@
-"""Models of text."""
+"""Language models."""

@@ -1,4 +1,4 @@
-"""n-gram language models: the next word given the last few, by smoothed counts."""
+"""n-gram language models: p(next word | the last few words), from smoothed counts."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import numpy as np
 
 from ...energy import Energy
 from ...errors import BadInput
-from ...missing import is_masked, known, mask_of
+from ...missing import is_masked, mask_of, value_of
 from ...spaces import Categorical, Sequence, fixed
-from .ngram_counts import Counts, as_text, count
+from .ngram_counts import NGramCounts, concatenate_sequences, count_ngrams
 from .ngram_smoothing import KneserNey, Smoothing
 
 
-class Table(eqx.Module):
-    """The n-grams of one order as nodes of a tree, sorted by context and word; see `NGram`."""
+class NGramTable(eqx.Module):
+    """The n-grams of one order as nodes of a tree, sorted by context and last word."""
 
-    starts: Any  # (contexts + 1,) where the nodes of each context begin
+    starts: Any  # (contexts + 1,) the first node of each context
     words: Any  # (nodes,) the last word
     log_prob: Any  # (nodes,) log p(w | h)
     log_backoff: Any  # (contexts,)
-    steps: int = eqx.field(static=True)  # halvings that find a word among those of one context
+    steps: int = eqx.field(static=True)  # of the binary search for a word in one context
 
     def find(self, context: Any, word: Any) -> Any:
-        """The node of `word` after each context node, −1 if there is none (or no context: −1).
+        """The node of `word` in each context, −1 if it has none or the context is −1.
 
-        A binary search of a fixed number of steps, the same in NumPy and in compiled code.
+        A binary search with a fixed number of steps, the same in NumPy and in compiled code.
         """
-        xp = _module(self.words)
+        xp = _array_module(self.words)
         safe = xp.where(context >= 0, context, 0)
         low, end = self.starts[safe], self.starts[safe + 1]
         high, last = end, len(self.words) - 1
@@ -44,33 +44,33 @@ class Table(eqx.Module):
         return xp.where(found, low, -1)
 
     def extend(self, context: Any, word: Any, lower: Any) -> tuple[Any, Any]:
-        """(node, log p) of a word after a context, if it is `lower` after the shorter one."""
-        xp = _module(self.words)
+        """(node, log p) of a word in a context, where `lower` is log p in the shorter context."""
+        xp = _array_module(self.words)
         node = self.find(context, word)
         backoff = xp.where(context >= 0, self.log_backoff[xp.where(context >= 0, context, 0)], 0)
         return node, xp.where(node >= 0, self.log_prob[xp.where(node >= 0, node, 0)], backoff + lower)
 
 
-def _module(array: Any) -> Any:
+def _array_module(array: Any) -> Any:
     return np if isinstance(array, np.ndarray) else jnp
 
 
 class NGram(Energy):
     """e(x) = −Σ_t log p(x_t | x_{t−n+1}, …, x_{t−1}), x a sequence of V values; log Z = 0.
 
-    Every sequence is taken to follow one begin marker, which is a context and never predicted:
-    its number is V. An end marker, where a text has one, is a value like any other. A sequence
-    may be shorter than the row it lies in (`Masked`, as `Sequence.pad` makes it); a gap inside
-    one makes the energy NaN, since no sum over words fills it.
+    Every sequence follows one begin marker, which is a context and never predicted: its number is V. An end
+    marker, if a text has one, is a value like any other. A sequence may be padded at its end (`Masked`, as
+    `Sequence.pad` returns it); a missing value inside a sequence makes the energy NaN, since missing words
+    are not summed out.
 
-    The tables are counts made into probabilities, so no learner moves them: a model is made by
-    `from_sequences`.
+    The tables hold probabilities from counts, which learners do not change: use `from_sequences`.
 
     Args:
-        tables: for every order, unigrams first, the n-grams seen and their probabilities.
+        tables: for every order, unigrams first, the n-grams and their probabilities.
         n_values: V.
-        backs_off: whether a word not seen in a context is asked of the shorter one (or is one of V alike).
-        length: of a row, where the energy is to be enumerated or drawn from; None for any.
+        backs_off: whether a word that was not counted in a context takes its probability from the shorter
+            context; if not, it takes 1 / V.
+        length: the number of values, for drawing and for enumeration; None for any.
 
     Chen and Goodman (1999), An empirical study of smoothing techniques for language modeling.
 
@@ -80,7 +80,7 @@ class NGram(Energy):
     Array(0.5625, dtype=float32)
     """
 
-    tables: tuple[Table, ...] = fixed()
+    tables: tuple[NGramTable, ...] = fixed()
     n_values: int = eqx.field(static=True)
     backs_off: bool = eqx.field(static=True, default=True)
     length: int | None = eqx.field(static=True, default=None)
@@ -98,16 +98,17 @@ class NGram(Energy):
         weights: Any = None,
         length: int | None = None,
     ) -> NGram:
-        """Counted and smoothed (by default `KneserNey()`); a sequence of weight 2 counts twice."""
+        """Count and smooth (by default with `KneserNey()`); a sequence of weight 2 counts twice."""
         for name, value in (("n_values", n_values), ("order", order)):
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise BadInput(name, repr(value), "a whole number >= 1")
         smoothing = KneserNey() if smoothing is None else smoothing
         if not isinstance(smoothing, Smoothing):
             raise BadInput("smoothing", type(smoothing).__name__, "KneserNey(), Katz() or AddK(k)")
-        counts = count(*as_text(sequences, n_values, weights), int(n_values), int(order))
+        text = concatenate_sequences(sequences, n_values, weights)
+        counts = count_ngrams(*text, int(n_values), int(order))
         levels = smoothing.levels(counts, int(n_values))
-        tables = tuple(_table(c, *level) for c, level in zip(counts, levels, strict=True))
+        tables = tuple(_make_table(c, *level) for c, level in zip(counts, levels, strict=True))
         return cls(tables, int(n_values), smoothing.backs_off, length)
 
     @property
@@ -116,25 +117,25 @@ class NGram(Energy):
 
     @property
     def order(self) -> int:
-        """The longest n-grams it has: those asked for, or as long as the sequences were."""
+        """The order of the longest n-grams: as given, or shorter if the sequences were."""
         return len(self.tables)
 
     def __call__(self, *, x):
-        ids = jnp.asarray(known(x))
+        ids = jnp.asarray(value_of(x))
         text = jnp.concatenate([jnp.full(1, self.n_values, ids.dtype), ids])
         log_p = self._log_probs(text, jnp.arange(len(text)), self.tables)[1:]
         if not is_masked(x):
             return -log_p.sum()
-        seen = mask_of(x)
-        gap = jnp.any(seen[1:] & ~seen[:-1])
-        return jnp.where(gap, jnp.nan, -jnp.where(seen, log_p, 0).sum())
+        observed = mask_of(x)
+        gap = jnp.any(observed[1:] & ~observed[:-1])
+        return jnp.where(gap, jnp.nan, -jnp.where(observed, log_p, 0).sum())
 
     def log_partition(self):
         return jnp.zeros((), self.tables[0].log_prob.dtype)
 
     def _log_probs(self, text, place, tables):
-        """log p of every word of a text given those before it in its sentence, by order."""
-        xp = _module(tables[0].words)
+        """log p of every word of a text given the words before it in its sentence, order by order."""
+        xp = _array_module(tables[0].words)
         node, log_p = text, tables[0].log_prob[text]
         for n, table in enumerate(tables[1:], 2):
             deep = place >= n - 1
@@ -143,16 +144,16 @@ class NGram(Energy):
         return log_p
 
     def _extend(self, table, context, word, log_p, deep):
-        """One order more, where the sentence has `deep` enough a history."""
-        xp = _module(table.words)
+        """(node, log p) with contexts one word longer; log p is unchanged where `deep` is False."""
+        xp = _array_module(table.words)
         lower = log_p if self.backs_off else -np.log(self.n_values)
         node, longer = table.extend(context, word, lower)
         return node, xp.where(deep, longer, log_p)
 
     def draw(self, key):
-        """One sequence of `length` values, a value at a time."""
+        """Draw one sequence of `length` values."""
         if self.length is None:
-            raise BadInput("length", "None", "the number of values to draw", "Give NGram a length.")
+            raise BadInput("length", "None", "the number of values to draw", "Set the length of the NGram.")
         first, *rest = self.tables
         every = jnp.arange(self.n_values, dtype=first.words.dtype)
         begin = jnp.array([self.n_values, *[-1] * len(rest)], every.dtype)
@@ -171,25 +172,25 @@ class NGram(Energy):
         _, words = jax.lax.scan(step, begin, (places, jax.random.split(key, self.length)))
         return {"x": words.astype(self.spaces["x"].jax_dtype)}
 
-    # -- long texts, on the host: ragged, and in the precision of the tables -------------------
+    # -- texts of any lengths, in NumPy, in the precision of the tables ------------------------
 
     def text_log_probs(self, sequences: Rows[Any]) -> list[np.ndarray]:
-        """log p(x_t | before) of every value of every sequence, of any lengths, all at once."""
-        text, _, place = as_text(sequences, self.n_values)
-        log_p = self._log_probs(text, place, _host(self.tables))
+        """log p(x_t | values before) of every value of every sequence."""
+        text, _, place = concatenate_sequences(sequences, self.n_values)
+        log_p = self._log_probs(text, place, _to_numpy(self.tables))
         ends = np.cumsum([len(s) for s in sequences])[:-1]
         return np.split(log_p[place > 0], ends)
 
     def next_probs(self, history: Any = ()) -> np.ndarray:
-        """p(next | history) of all V values, for one history since the begin marker."""
-        return _next_probs(_host(self.tables), self._contexts(history), self)
+        """p(next | history) of all V values, for one history after the begin marker."""
+        return _next_probs(_to_numpy(self.tables), self._contexts(history), self)
 
     def _contexts(self, history: Any) -> list[int]:
-        """The nodes of the last 1, 2, … values of a history, the longest that any n-gram needs."""
+        """The nodes of the last 1, 2, … values of a history, up to the longest context of an n-gram."""
         history = np.asarray(history, np.int64).reshape(-1)
         if len(history) and (history.min() < 0 or history.max() >= self.n_values):
             raise BadInput("history", f"{history!r:.60}", f"whole numbers from 0 to {self.n_values - 1}")
-        tables, contexts = _host(self.tables), [self.n_values]
+        tables, contexts = _to_numpy(self.tables), [self.n_values]
         for word in history:
             contexts = _advance(tables, contexts, int(word))
         return contexts
@@ -197,8 +198,8 @@ class NGram(Energy):
     def generate(
         self, rng: np.random.Generator, *, history: Any = (), end: int | None, most: int
     ) -> list[int]:
-        """Values drawn one after another, up to and without `end`, at most `most` of them."""
-        tables, contexts = _host(self.tables), self._contexts(history)
+        """Draw values until `end`, which is left out, or until there are `most` of them."""
+        tables, contexts = _to_numpy(self.tables), self._contexts(history)
         out: list[int] = []
         while len(out) < most:
             cumulative = np.cumsum(_next_probs(tables, contexts, self))
@@ -210,20 +211,20 @@ class NGram(Energy):
         return out
 
 
-def _host(tables: tuple[Table, ...]) -> tuple[Table, ...]:
+def _to_numpy(tables: tuple[NGramTable, ...]) -> tuple[NGramTable, ...]:
     return jax.tree.map(np.asarray, tables)
 
 
-def _advance(tables: tuple[Table, ...], contexts: list[int], word: int) -> list[int]:
-    """The nodes that end in `word`, of every length up to that of the longest context."""
+def _advance(tables: tuple[NGramTable, ...], contexts: list[int], word: int) -> list[int]:
+    """The contexts after `word`: its nodes of every order up to that of the longest context."""
     nodes = [word]
     for table, context in zip(tables[1:-1], contexts, strict=False):
         nodes.append(int(table.find(np.asarray(context), np.asarray(word))))
     return nodes
 
 
-def _next_probs(tables: tuple[Table, ...], contexts: list[int], model: NGram) -> np.ndarray:
-    """All of p(· | context), each order written over the one below where it has seen a word."""
+def _next_probs(tables: tuple[NGramTable, ...], contexts: list[int], model: NGram) -> np.ndarray:
+    """p(· | context) of all values: every order replaces the lower one for the words it has counted."""
     probs = np.exp(tables[0].log_prob[: model.n_values])
     for table, context in zip(tables[1:], contexts, strict=False):
         lower = probs if model.backs_off else np.full(model.n_values, 1.0 / model.n_values)
@@ -236,9 +237,9 @@ def _next_probs(tables: tuple[Table, ...], contexts: list[int], model: NGram) ->
     return probs
 
 
-def _table(counts: Counts, prob: np.ndarray, backoff: np.ndarray) -> Table:
+def _make_table(counts: NGramCounts, prob: np.ndarray, backoff: np.ndarray) -> NGramTable:
     with np.errstate(divide="ignore"):
         log_prob, log_backoff = np.log(prob), np.log(backoff)
     most = int(np.max(np.diff(counts.starts), initial=1))
     starts, words = (jnp.asarray(a.astype(np.int32)) for a in (counts.starts, counts.words))
-    return Table(starts, words, jnp.asarray(log_prob), jnp.asarray(log_backoff), most.bit_length())
+    return NGramTable(starts, words, jnp.asarray(log_prob), jnp.asarray(log_backoff), most.bit_length())

@@ -1,4 +1,4 @@
-"""Counts of n-grams as a tree: one sort for every order, and no table of words by words."""
+"""Counts of n-grams as a tree: one sort per order, and no dense tables over the vocabulary."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...errors import BadInput
 
 
 @dataclasses.dataclass(frozen=True)
-class Counts:
-    """All n-grams of one order that were seen, sorted by (context, last word).
+class NGramCounts:
+    """All n-grams of one order that occur, sorted by (context, last word).
 
-    The n-gram h·w is a node; its `parent` is the node of h among those one order shorter, and its
-    `suffix` the node of the same words less the first one. So an n-gram is a pair of 32-bit
-    numbers, however long it is, and all nodes of one context lie side by side.
+    The n-gram h·w is a node. Its `parent` is the node of h, one order shorter, and its `suffix` the node of
+    h·w without its first word. So an n-gram of any length is a pair of 32-bit numbers, and the nodes of one
+    context are neighbours.
     """
 
     words: np.ndarray  # (n,) the last word
     parent: np.ndarray  # (n,)
     suffix: np.ndarray  # (n,)
-    starts: np.ndarray  # (contexts + 1,) where the nodes of each context begin
+    starts: np.ndarray  # (contexts + 1,) the first node of each context
     count: np.ndarray  # (n,) weighted occurrences
     begins: np.ndarray  # (n,) whether the first word is the begin marker
 
@@ -33,10 +33,10 @@ class Counts:
         return np.bincount(self.parent, values, len(self.starts) - 1)
 
 
-def as_text(
+def concatenate_sequences(
     sequences: Sequence[Any], n_values: int, weights: Any = None, name: str = "sequences"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sequences of ids as one text with a begin marker before each: (text, weight, place in sentence)."""
+    """(all ids with a begin marker before each sequence, their weights, their places in the sequence)."""
     rows = [np.asarray(s) for s in sequences]
     if not rows:
         raise BadInput(name, "none", "at least one sequence of whole numbers")
@@ -47,12 +47,12 @@ def as_text(
     lengths = np.array([len(row) for row in rows])
     ids = np.concatenate(rows).astype(np.int64)
     if ids.min() < 0 or ids.max() >= n_values:
-        odd = int(ids.min() if ids.min() < 0 else ids.max())
-        raise BadInput(name, f"the id {odd}", f"whole numbers from 0 to {n_values - 1}")
-    return _with_begins(ids, lengths, n_values, _weights(weights, len(rows)))
+        invalid = int(ids.min() if ids.min() < 0 else ids.max())
+        raise BadInput(name, f"the id {invalid}", f"whole numbers from 0 to {n_values - 1}")
+    return _add_begin_markers(ids, lengths, n_values, _check_weights(weights, len(rows)))
 
 
-def _with_begins(ids, lengths, begin, weights):
+def _add_begin_markers(ids, lengths, begin, weights):
     sentence = np.repeat(np.arange(len(lengths)), lengths + 1)
     first = np.cumsum(lengths + 1) - (lengths + 1)
     place = np.arange(len(sentence)) - first[sentence]
@@ -61,7 +61,7 @@ def _with_begins(ids, lengths, begin, weights):
     return text, weights[sentence], place.astype(np.int32)
 
 
-def _weights(weights: Any, n: int) -> np.ndarray:
+def _check_weights(weights: Any, n: int) -> np.ndarray:
     if weights is None:
         return np.ones(n)
     w = np.asarray(weights, np.float64)
@@ -70,20 +70,22 @@ def _weights(weights: Any, n: int) -> np.ndarray:
     return w
 
 
-def count(text: np.ndarray, weight: np.ndarray, place: np.ndarray, n_values: int, order: int) -> list[Counts]:
-    """The n-grams of order 1, 2, …, `order` in a text that `as_text` made; every unigram has a node.
+def count_ngrams(
+    text: np.ndarray, weight: np.ndarray, place: np.ndarray, n_values: int, order: int
+) -> list[NGramCounts]:
+    """The n-grams of order 1, …, `order` in the result of `concatenate_sequences`; every value is a unigram.
 
-    Orders of which the text has none (all its sentences are shorter) are left out.
+    Orders longer than all sequences are left out.
     """
     kept = weight > 0
     text, weight, place = text[kept], weight[kept], place[kept]
     base = n_values + 1
-    seen = np.bincount(text, weight, base)
-    seen[n_values] = 0  # the begin marker is nobody's next word
+    unigrams = np.bincount(text, weight, base)
+    unigrams[n_values] = 0  # the begin marker is never predicted
     every = np.arange(base, dtype=np.int32)
-    none = np.zeros(base, np.int32)
-    levels = [Counts(every, none, none, np.array([0, base]), seen, every == n_values)]
-    node = text.astype(np.int64)  # the node, of the order before, that ends at each place
+    zeros = np.zeros(base, np.int32)
+    levels = [NGramCounts(every, zeros, zeros, np.array([0, base]), unigrams, every == n_values)]
+    node = text.astype(np.int64)  # the node of the order below that ends at each place
     for n in range(2, order + 1):
         at = np.flatnonzero(place >= n - 1)
         if not len(at):
@@ -97,16 +99,18 @@ def count(text: np.ndarray, weight: np.ndarray, place: np.ndarray, n_values: int
         starts = np.searchsorted(parent, np.arange(len(before.words) + 1))
         total = np.bincount(inverse, weight[at])
         begins = before.begins[parent]
-        levels.append(Counts(words.astype(np.int32), parent.astype(np.int32), suffix, starts, total, begins))
+        levels.append(
+            NGramCounts(words.astype(np.int32), parent.astype(np.int32), suffix, starts, total, begins)
+        )
         node = np.full(len(text), -1, np.int64)
         node[at] = inverse
     return levels
 
 
-def continuations(levels: list[Counts]) -> list[np.ndarray]:
-    """How many different words were seen before each n-gram; plain counts where there can be none.
+def continuation_counts(levels: list[NGramCounts]) -> list[np.ndarray]:
+    """The number of distinct words that precede each n-gram.
 
-    That is for the highest order, and after the begin marker, before which nothing stands.
+    The highest order and n-grams that start with the begin marker, which no word precedes, have plain counts.
     """
     out = [level.count for level in levels]
     for i, (level, longer) in enumerate(itertools.pairwise(levels)):

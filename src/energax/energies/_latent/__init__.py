@@ -1,1 +1,1 @@
-"""Models with a hidden representation."""
+"""Latent-variable models."""

@@ -1,4 +1,4 @@
-"""Directed decoders: a simple hidden cause, and a network from it to what is seen."""
+"""Decoders: a simple prior over the hidden z, and a network from z to the parameters of p(x | z)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.methods import plain_method
 from ...energy import Energy
 from ...errors import BadInput, Intractable
 from ...missing import is_masked
@@ -18,7 +19,14 @@ from .likelihoods import Bernoulli
 
 
 class StandardNormal(eqx.Module):
-    """z ~ N(0, I) in ℝⁿ, shown to the network as it is."""
+    """The prior z ~ N(0, I) in ℝⁿ; the network gets z itself.
+
+    Args:
+        n: the number of hidden variables.
+
+    >>> StandardNormal(2).log_prob(jnp.zeros(2))                # −log 2π
+    Array(-1.837877, dtype=float32)
+    """
 
     n: int = eqx.field(static=True)
 
@@ -41,9 +49,14 @@ class StandardNormal(eqx.Module):
 
 
 class UniformChoices(eqx.Module):
-    """m variables, each uniform over k values, shown to the network as m one-hot vectors.
+    """The prior of m independent variables, uniform over k values; the network gets one-hot vectors (m · k,).
 
-    `m=None` is one scalar variable.
+    Args:
+        k: the values of each variable.
+        m: the number of variables; None is one scalar variable.
+
+    >>> UniformChoices(3, 2).embed(jnp.array([0, 2]))
+    Array([1., 0., 0., 0., 0., 1.], dtype=float32)
     """
 
     k: int = eqx.field(static=True)
@@ -64,17 +77,22 @@ class UniformChoices(eqx.Module):
         return jax.random.randint(key, self.space.shape, 0, self.k)
 
     def embed(self, z: Any) -> Any:
-        """One-hot vectors; soft ones, on the simplex, are passed on as they are."""
+        """z as one-hot vectors, (m · k,); relaxed ones, on the simplex, are only flattened."""
         soft = z if jnp.issubdtype(jnp.asarray(z).dtype, jnp.floating) else jax.nn.one_hot(z, self.k)
         return jnp.ravel(soft)
 
 
 class Decoder(Energy):
-    """e(x, z) = −log p(z) − log p(x | f(z)), with any network f; log Z = 0.
+    """A directed model with a hidden z: e(x, z) = −log p(z) − log p(x | f(z)), with any network f; log Z = 0.
 
-    `latent` is a whole number (that many standard normal variables), or an object:
-    `StandardNormal(n)`, `UniformChoices(k, m)`. `likelihood` says what the outputs of the
-    network mean: `Bernoulli()`, `Gaussian(scale)`. Missing coordinates of x drop their terms.
+    Learn it with `ELBO`. The terms of missing coordinates of x are left out.
+
+    Args:
+        network: f, maps z as a vector (`latent.width`,) to one number per feature, (d,).
+        latent: the prior: `StandardNormal(n)`, also given as the whole number n, or
+            `UniformChoices(k, m)`.
+        likelihood: the distribution of x given the outputs of the network: `Bernoulli()` (the
+            default) or `Gaussian(scale)`.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes; Rezende, Mohamed and Wierstra
     (2014), Stochastic backpropagation and approximate inference in deep generative models.
@@ -95,17 +113,17 @@ class Decoder(Energy):
         self.network = network
         self.latent = StandardNormal(latent) if isinstance(latent, int) else latent
         self.likelihood = Bernoulli() if likelihood is None else likelihood
-        shown = jax.ShapeDtypeStruct((self.latent.width,), jnp.zeros(()).dtype)
-        out = eqx.filter_eval_shape(network, shown)
+        embedded = jax.ShapeDtypeStruct((self.latent.width,), jnp.zeros(()).dtype)
+        out = eqx.filter_eval_shape(network, embedded)
         if len(out.shape) != 1:
-            raise BadInput("network", f"an output of shape {out.shape}", "a vector: one number a feature")
+            raise BadInput("network", f"an output of shape {out.shape}", "(d,): one number per feature")
         self.n_features = out.shape[0]
 
     @classmethod
     def random(
         cls, n_features: int, latent: Any, likelihood: Any = None, *, key: Any, **network: Any
     ) -> Decoder:
-        """A multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        """A decoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
         latent = StandardNormal(latent) if isinstance(latent, int) else latent
         return cls(mlp(latent.width, n_features, key=key, **network), latent, likelihood)
 
@@ -116,21 +134,22 @@ class Decoder(Energy):
     def spaces(self):
         return {"x": self.likelihood.space(self.n_features), "z": self.latent.space}
 
+    @plain_method
     def knows(self, what, names=None):
-        # p(z | x) is what no decoder knows.
+        # p(z | x), F(x) and draws given x are integrals through the network.
         if what == "conditional":
             return names is not None and set(names) == {"z"}
         if what == "free_energy":
             return names is not None and set(names) == {"z"}
         if what == "draw":
             return names is None or "x" not in names
-        return what == "log_partition"
+        return super().knows(what, names)
 
     def __call__(self, *, x, z):
         return self._energy(x, z)
 
-    def relaxed(self, *, x, z):
-        """The energy at soft one-hot vectors z, (m, k) or (k,): the Gumbel-softmax path."""
+    def relaxed_energy(self, *, x, z):
+        """The energy at relaxed one-hot vectors z, (m, k) or (k,), for `GumbelSoftmax`."""
         return self._energy(x, z)
 
     def _energy(self, x, z):
@@ -150,8 +169,8 @@ class Decoder(Energy):
         raise Intractable(
             f"conditional({name!r}) given {sorted(given)}",
             "an integral through the network",
-            "exact knowledge",
-            "Use the encoder it was learned with, or importance sampling.",
+            "closed forms",
+            "Use the encoder that was learned with it, or importance sampling.",
         )
 
     def log_partition(self):
@@ -159,7 +178,7 @@ class Decoder(Energy):
 
     def draw(self, key, **given):
         if "x" in given:
-            return {"z": self.conditional("z", **given)}  # raises, with what to do instead
+            return {"z": self.conditional("z", **given)}  # raises, with alternatives
         first, second = jax.random.split(key)
         z = given["z"] if "z" in given else self.latent.sample(first)
         x = self.conditional("x", z=z).sample(second)

@@ -1,4 +1,4 @@
-"""What a decoder's outputs mean: the distribution of x given one number a feature."""
+"""Likelihoods of a decoder: p(x | outputs), with one output per feature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...spaces import Binary, Positive, Real, Space, parameter
 
 
 class Bernoulli(eqx.Module):
-    """p(x_i = 1) = sigmoid(output_i).
+    """A Bernoulli likelihood: p(x_i = 1) = sigmoid(output_i), for binary x.
 
     >>> Bernoulli().log_prob(jnp.zeros(2), jnp.array([0.0, 1.0]))
     Array([-0.6931472, -0.6931472], dtype=float32)
@@ -33,10 +33,11 @@ class Bernoulli(eqx.Module):
 
 
 class Gaussian(eqx.Module):
-    """x_i ~ N(output_i, scale²).
+    """A Gaussian likelihood: x_i ~ N(output_i, σ_i²), for real x.
 
-    `scale` is one number or one a feature: fixed if it is a Python number, learned if it is
-    an array.
+    Args:
+        scale: σ, one number or one per feature; fixed if it is a Python number, learned if it is
+            an array.
 
     >>> Gaussian(1.0).log_prob(jnp.zeros(1), jnp.zeros(1))          # −½ log 2π
     Array([-0.9189385], dtype=float32)

@@ -1,1 +1,1 @@
-"""Energies that are networks."""
+"""Neural energies: networks whose output is the energy."""

@@ -1,4 +1,4 @@
-"""A network whose output is the energy itself."""
+"""Neural energies: networks whose output is the energy."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from ...spaces import Real, Space
 
 
 class NeuralEnergy(Energy):
-    """e(x) = f(x) + ½ λ‖x‖², with any network f from x to a number.
+    """A neural energy: e(x) = f(x) + ½ λ‖x‖², with any network f.
 
-    A network may fall without end far from the data, and then exp(−e) has no finite integral:
-    no density, and chains that run away. Networks of the usual activations grow at most
-    linearly, so that any `confinement` λ > 0 makes the energy normalisable. λ is a fixed
-    number if given as one, a parameter if given as an array.
+    The output of a network may decrease without bound far from the data. Then exp(−e) has no finite
+    integral, and chains diverge. Networks with the usual activations grow at most linearly, so
+    that any λ > 0 makes the energy normalisable.
 
-    `space` is ℝᵈ if given as a whole number, or any space.
+    Args:
+        network: f, maps x as a vector (d,) to a scalar.
+        space: the space of x; a whole number d is ℝᵈ.
+        confinement: λ; fixed if it is a Python number, learned if it is an array.
 
     LeCun, Chopra, Hadsell, Ranzato and Huang (2006), A tutorial on energy-based learning.
 
@@ -49,7 +51,10 @@ class NeuralEnergy(Energy):
         depth: int = 2,
         **network: Any,
     ) -> NeuralEnergy:
-        """A multilayer perceptron; the keywords go to `nn.mlp`. Keep the activation smooth."""
+        """An energy with a multilayer perceptron; the keywords go to `nn.mlp`.
+
+        Score matching and Langevin chains need a smooth activation, as the default is.
+        """
         space = space if isinstance(space, Space) else Real(space)
         built = mlp(space.size, "scalar", key=key, width=width, depth=depth, **network)
         return cls(built, space, confinement)

@@ -1,1 +1,1 @@
-"""Markov, hidden Markov and linear-Gaussian chains."""
+"""Markov chains, hidden Markov chains and linear-Gaussian state-space models."""

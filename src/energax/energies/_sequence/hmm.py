@@ -1,4 +1,4 @@
-"""The hidden Markov chain: one chain of hidden states, and any emission."""
+"""The hidden Markov chain: a Markov chain of hidden states with any emission."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.methods import plain_method
 from ..._util.xla import prevent_fusion
 from ...algorithms.chains import hmm as recursions
-from ...algorithms.chains import markov as structure
-from ...algorithms.chains.observations import Coded, tempered
+from ...algorithms.chains import hmm_paths
+from ...algorithms.chains.observations import CodedLikelihoods, temper
+from ...distributions import draw_rest
 from ...energy import Energy, is_static_value
 from ...errors import BadInput, Unsuitable
-from ...missing import Masked, is_masked, known, mask_of
-from ...parameters import constrained_maximum, has_m_step, recentred
-from ...samplers import draw_rest
+from ...missing import Masked, is_masked, mask_of, value_of
+from ...parameters import m_step, recenter
 from ...spaces import Categorical, Sequence, Simplex, fixed, is_concrete, parameter
 from .._emissions.base import normalise
+from .checks import as_prior, as_real, check_chain, check_prior
 from .hmm_paths import Paths
 
 
@@ -30,23 +32,22 @@ class HiddenChain(Energy):
     `Poissons`, `Bernoullis`, `Mixtures`, `Product`, or one of your own (its class says
     `normalised = True`). Sums over all paths are exact, and linear in their length.
 
-    What is missing: an observation that is not seen contributes a factor 1, whole or (if the emission
-    sums out coordinates, as those above do) in part; a state that is known, where `z` is given
-    masked, rules out all others at its step. Sequences of differing lengths are padded
-    (`Sequence.pad`): for the likelihood, steps past an end are the same as missing ones; learning counts no
-    step after the last of which something is seen.
+    Missing values: a missing observation contributes a factor 1; if the emission sums out coordinates, as
+    those above do, single coordinates may be missing. Where `z` is given masked, an observed state excludes
+    all others at its step. Sequences of different lengths are padded (`Sequence.pad`): for the
+    likelihood, steps past an end are missing steps; learning counts the steps up to the last observed one.
 
     Args:
         initial: π, (k,).
-        transition: A, (k, k), a row for every state to leave. What is zero stays zero in learning.
+        transition: A, (k, k), one row per state. Learning keeps zeros.
         emission: p(x | z).
-        length: of every row, for drawing without x and for enumeration; None for any.
+        length: the number of steps, for drawing without x and for enumeration; None for any.
         prior: pseudo-counts that learning adds to every transition, a number or (k, k): α − 1 for
             the mode under a Dirichlet(α); 0 is maximum likelihood.
         initial_prior: the same for the first state.
-        whole_steps: promises that what is missing from x is missing by whole steps (as past the ends of
-            ragged sequences), so that the emission need not look for parts of them.
-        keeps: dotted names of parameters that `initialise` leaves as they are.
+        whole_steps: whether steps of x are either complete or wholly missing (as past the ends of
+            ragged sequences), so that the emission need not handle partly missing ones.
+        keeps: dotted names of parameters that `initialise` does not change.
 
     Rabiner (1989), A tutorial on hidden Markov models and selected applications in speech recognition.
 
@@ -85,19 +86,14 @@ class HiddenChain(Energy):
             raise BadInput("emission", f"{type(emission).__name__}", "an energy over x and z: p(x | z)")
         k = getattr(emission.spaces["z"], "k", None)
         if is_concrete(initial) and is_concrete(transition):
-            found = len(structure.check_transition(transition))
+            found = check_chain(initial, transition)
             if found != k:
-                raise BadInput("transition", f"{found} states", f"{k}, as the emission has")
-            structure.check_probabilities(initial, "initial")
-            if np.shape(initial) != (k,):
-                raise BadInput("initial", f"shape {np.shape(initial)}", f"({k},), from the transition")
-            for name, value, shape in (("prior", prior, (k, k)), ("initial_prior", initial_prior, (k,))):
-                _check_prior(name, value, shape)
-        number = lambda a: a if isinstance(a, int | float) else jnp.asarray(a)
-        real = lambda a: a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(float)
-        self.initial, self.transition = real(jnp.asarray(initial)), real(jnp.asarray(transition))
+                raise BadInput("transition", f"{found} states", f"{k}, the number of states of the emission")
+            check_prior("prior", prior, (k, k), least=-1)
+            check_prior("initial_prior", initial_prior, (k,), least=-1)
+        self.initial, self.transition = as_real(initial), as_real(transition)
         self.emission, self.length = emission, length
-        self.prior, self.initial_prior = number(prior), number(initial_prior)
+        self.prior, self.initial_prior = as_prior(prior), as_prior(initial_prior)
         self.whole_steps, self.keeps = whole_steps, tuple(keeps)
 
     @property
@@ -109,128 +105,142 @@ class HiddenChain(Energy):
         x = Sequence(self.emission.spaces["x"], self.length)
         return {"x": x, "z": Sequence(Categorical(self.n_states), self.length)}
 
+    @property
+    def observed_name(self) -> str:
+        """The name of the variable that is observed."""
+        return "x"
+
+    @property
+    def state_name(self) -> str:
+        """The name of the variable that holds the hidden states."""
+        return "z"
+
     def inference(self, task):
-        """The family's method: message passing along the chain."""
+        """The inference method of this family: message passing along the chain."""
         return "ForwardBackward" if task != "log_partition" else None
 
-    # -- what the recursions take --------------------------------------------------------------
+    # -- inputs of the recursions --------------------------------------------------------------
 
     def logs(self) -> tuple[Any, Any]:
         """log π and log A."""
         return jnp.log(self.initial), jnp.log(self.transition)
 
     def log_likelihoods(self, x: Any = None, z: Any = None) -> Any:
-        """log p(x_t | z_t) for many sequences, (n, steps, k); −∞ for states that `z` rules out."""
+        """log p(x_t | z_t) of many sequences, (n, steps, k); −∞ for states that `z` excludes."""
         k, dtype = self.n_states, self.transition.dtype
         total: Any = 0
         if x is not None:
-            n, steps = np.shape(known(x))[:2]
-            # Step by step, as the recursions go: to turn it is then to turn small tables.
-            energies = prevent_fusion(lambda _, rows: self._row_energies(rows), self.transition, _by_time(x))
+            n, steps = np.shape(value_of(x))[:2]
+            # Time-major, the layout of the recursions, so that the energies need no transposition.
+            rows = _flatten_by_time(x)
+            energies = prevent_fusion(lambda _, rows: self._row_energies(rows), self.transition, rows)
             total = -energies.reshape(steps, n, k).swapaxes(0, 1)
         if z is not None:
-            here = jnp.asarray(known(z))[..., None] == jnp.arange(k)
-            here = here | ~mask_of(z)[..., None] if is_masked(z) else here
-            total = total + jnp.where(here, 0, -jnp.inf).astype(dtype)
+            possible = jnp.asarray(value_of(z))[..., None] == jnp.arange(k)
+            possible = possible | ~mask_of(z)[..., None] if is_masked(z) else possible
+            total = total + jnp.where(possible, 0, -jnp.inf).astype(dtype)
         return jnp.asarray(total, dtype)
 
-    def seen(self, x: Any = None, z: Any = None) -> Any:
-        """The same for sums over paths: coded where the emission has few different rows."""
-        coded = getattr(self.emission, "coded", None)
-        if x is None or z is not None or coded is None:
+    def coded_likelihoods(self, x: Any = None, z: Any = None) -> Any:
+        """The same for sums over paths: `CodedLikelihoods` if the emission has few distinct rows."""
+        if x is None or z is not None or not self.emission.knows("encode_rows"):
             return self.log_likelihoods(x, z)
-        found = coded(x=x)
+        found = self.emission.encode_rows(x=x)
         if found is None or len(found[0]) > found[1].size:
             return self.log_likelihoods(x)
-        return Coded(-found[0].astype(self.transition.dtype), found[1])
+        return CodedLikelihoods(-found[0].astype(self.transition.dtype), found[1])
 
     def _row_energies(self, x: Any) -> Any:
         emission = self.emission
-        value, seen = (x.value, x.observed) if self._by_steps(x) else (x, None)
-        if hasattr(emission, "row_energies"):
+        value, observed = (x.value, x.observed) if self._has_whole_steps(x) else (x, None)
+        if emission.knows("row_energies"):
             energies = emission.row_energies(x=value)
         else:
             states = jnp.arange(self.n_states)
             energies = jax.vmap(lambda row: jax.vmap(lambda i: emission(x=row, z=i))(states))(value)
-        if seen is None:
+        if observed is None:
             return energies
-        complete = jnp.all(seen.reshape(len(seen), -1), axis=1)
+        complete = jnp.all(observed.reshape(len(observed), -1), axis=1)
         return jnp.where(complete[:, None], energies, 0)
 
-    def _by_steps(self, x: Any) -> bool:
-        """Whether steps of x are seen whole or not at all."""
+    def _has_whole_steps(self, x: Any) -> bool:
+        """Whether steps of x count only if they are complete."""
         return is_masked(x) and (self.whole_steps or "x" not in self.emission.marginalises)
 
     def _like(self, initial: Any, transition: Any, emission: Any) -> HiddenChain:
-        """Other parameters, all else the same."""
+        """The same chain with other parameters."""
         return eqx.tree_at(
             lambda c: (c.initial, c.transition, c.emission), self, (initial, transition, emission)
         )
 
-    def steps_seen(self, rows: Any) -> Any:
-        """How long each sequence is: up to the last step of which something is seen; None if all are."""
+    def observed_lengths(self, rows: Any) -> Any:
+        """The number of steps up to the last with an observed value, (n,); None if nothing is masked."""
         if not any(is_masked(v) for v in rows.values()):
             return None
-        seen = [mask_of(v).reshape(*np.shape(known(v))[:2], -1).any(-1) for v in rows.values()]
-        some = jnp.any(jnp.stack(seen), axis=0)
-        return jnp.max(jnp.where(some, jnp.arange(1, some.shape[1] + 1), 0), axis=1)
+        masks = [mask_of(v).reshape(*np.shape(value_of(v))[:2], -1).any(-1) for v in rows.values()]
+        observed = jnp.any(jnp.stack(masks), axis=0)
+        return jnp.max(jnp.where(observed, jnp.arange(1, observed.shape[1] + 1), 0), axis=1)
 
-    def _one(self, **given: Any) -> Any:
+    def _one_sequence(self, **given: Any) -> Any:
+        """log p(x_t | z_t) of one sequence, (steps, k)."""
         rows = jax.tree.map(lambda a: jnp.asarray(a)[None], given)
         return self.log_likelihoods(**rows)[0]
 
-    # -- the energy, and what it knows -----------------------------------------------------------
+    # -- the energy and its closed forms ----------------------------------------------------------
 
     def __call__(self, *, x, z):
-        log_likelihood = self._one(x=x)
+        log_likelihood = self._one_sequence(x=x)
         if is_masked(z):
-            return -recursions.log_evidence(*self.logs(), log_likelihood + self._one(z=z))
+            return -recursions.log_evidence(*self.logs(), log_likelihood + self._one_sequence(z=z))
         z = jnp.asarray(z)
         log_initial, log_transition = self.logs()
         path = log_initial[z[0]] + log_transition[z[:-1], z[1:]].sum()
         return -path - jnp.take_along_axis(log_likelihood, z[:, None], 1).sum()
 
+    @plain_method
     def knows(self, what, names=None):
         if what == "log_partition":
-            return bool(getattr(self.emission, "normalised", False))
+            return self.emission.normalised
         if what == "free_energy" and names is not None and set(names) == {"z"}:
-            return bool(getattr(self.emission, "normalised", False))
+            return self.emission.normalised
+        if what == "impute_given":
+            return self.emission.knows("impute_given")
         return super().knows(what, names)
 
     def free_energy(self, *, x=None, z=None):
-        """−log p(x), all paths summed; with z alone −log p(z); and with part of z −log p(x, that part)."""
+        """−log p(x), summed over all paths; of z alone −log p(z); of x and part of z −log p(x, that part)."""
         given = {name: v for name, v in (("x", x), ("z", z)) if v is not None}
-        return -recursions.log_evidence(*self.logs(), self._one(**given))
+        return -recursions.log_evidence(*self.logs(), self._one_sequence(**given))
 
     def log_partition(self):
-        if not getattr(self.emission, "normalised", False):
+        if not self.emission.normalised:
             raise Unsuitable(
-                f"log Z of a chain needs a normalised emission; {type(self.emission).__name__} does not say "
-                "that it is. Its class says `normalised = True` if exp(−e(x, z)) is a density of x given z."
+                f"log Z of a chain needs an emission marked as normalised; {type(self.emission).__name__} is "
+                "not. Set `normalised = True` in its class if exp(−e(x, z)) is a density of x given z."
             )
         return jnp.zeros((), self.transition.dtype)
 
     def conditional(self, name, **given):
         if name != "z":
-            raise NotImplementedError("p(x | …) of a chain: draw it")
-        return Paths(*self.logs(), self._one(**given))
+            raise NotImplementedError("p(x | …) of a chain is not available in closed form: use draw")
+        return Paths(*self.logs(), self._one_sequence(**given))
 
     def argmin(self, *, x, z=None):
-        """The most probable path of states (Viterbi); of a `z` that is partly known, the rest."""
+        """The most probable path of states (Viterbi), given any states of `z` that are observed."""
         given = {"x": x} if z is None else {"x": x, "z": z}
-        path, _ = recursions.viterbi(*self.logs(), self._one(**given))
+        path, _ = hmm_paths.viterbi(*self.logs(), self._one_sequence(**given))
         return {"z": path.astype(self.spaces["z"].jax_dtype)}
 
     def draw(self, key, *, x=None, z=None):
-        """Paths and observations: all of them (`length` steps), or what is not given."""
+        """Draw the states and observations that are not given: `length` steps if none are."""
         choose, emit = jax.random.split(key)
         drawn: dict[str, Any] = {}
         if x is None and z is None and self.length is None:
-            raise BadInput("length", "None", "the number of steps to draw", "Give the chain its length.")
+            raise BadInput("length", "None", "the number of steps to draw", "Set the length of the chain.")
         if z is None or is_masked(z):
             given = {name: v for name, v in (("x", x), ("z", z)) if v is not None}
             if given:
-                z = Paths(*self.logs(), self._one(**given)).sample(choose)
+                z = Paths(*self.logs(), self._one_sequence(**given)).sample(choose)
             else:
                 flat = jnp.zeros((self.length, self.n_states), self.transition.dtype)
                 z = Paths(*self.logs(), flat).sample(choose)
@@ -239,49 +249,57 @@ class HiddenChain(Energy):
             keys = jax.random.split(emit, z.shape[0])
             drawn["x"] = jax.vmap(lambda key, state: self.emission.draw(key, z=state)["x"])(keys, z)
         elif is_masked(x):
-            drawn["x"] = self._rest(emit, x, z)
+            drawn["x"] = self._draw_missing(emit, x, z)
         return drawn
 
-    def _rest(self, key: Any, x: Masked, z: Any) -> Any:
-        """The missing coordinates given the states and what is seen beside them."""
+    def _draw_missing(self, key: Any, x: Masked, z: Any) -> Any:
+        """x with its missing coordinates drawn given the states and the observed coordinates."""
 
-        def one(key, value, seen, state):
-            return draw_rest(self.emission.conditional("x", z=state), value, key, seen)
+        def one(key, value, observed, state):
+            return draw_rest(self.emission.conditional("x", z=state), value, key, observed)
 
         keys = jax.random.split(key, z.shape[0])
         return jax.vmap(one)(keys, jnp.asarray(x.value), jnp.asarray(x.observed), z)
 
-    # -- EM: Baum and Welch -----------------------------------------------------------------------
+    def impute_given(self, data, posterior):
+        """The sequences, missing values at their means given p(z_t | …), (n, steps, k)."""
+        x = data["x"]
+        flat = jax.tree.map(lambda a: jnp.asarray(a).reshape(-1, *a.shape[2:]), x)
+        states = posterior.reshape(-1, posterior.shape[-1])
+        return {"x": self.emission.impute_given({"x": flat}, states)["x"].reshape(x.shape)}
 
-    def expected_statistics(self, rows, weight, temperature):
-        """Sums over rows that count so much, and of their log p(x): all transitions by one product."""
+    # -- EM (Baum and Welch) -----------------------------------------------------------------------
+
+    def expected_statistics(self, data, weight, temperature):
+        """Weighted statistics and log p(x), summed over rows: all transitions by one matrix product."""
         if is_static_value(0, temperature):
             return None
-        posterior, objective = self.expectations(rows, temperature, weight.astype(self.transition.dtype))
-        return self.statistics(rows, posterior), jnp.sum(weight * jnp.where(weight > 0, objective, 0))
+        posterior, objective = self.expectations(data, temperature, weight.astype(self.transition.dtype))
+        return self.statistics(data, posterior), jnp.sum(weight * jnp.where(weight > 0, objective, 0))
 
-    def expectations(self, rows: Any, temperature: Any = 1.0, weight: Any = None) -> tuple[Any, Any]:
-        """(first states, transitions and states expected of every row, their log p(x) and known z).
+    def expectations(self, data: Any, temperature: Any = 1.0, weight: Any = None) -> tuple[Any, Any]:
+        """(expected first states, transitions and states of every row; log p of its observed values).
 
-        At temperature 0 of the best path alone (Viterbi training), and at another T of p^(1/T). With a
-        weight for every row they count so much, and transitions are those of all rows, (1, k, k).
+        Temperature 0 takes the most probable path alone (Viterbi training), another T takes p^(1/T). With a
+        weight per row, states are multiplied by it and transitions are summed over all rows, (1, k, k).
         """
-        lengths = self.steps_seen(rows)
+        lengths = self.observed_lengths(data)
         log_initial, log_transition = self.logs()
-        given = {k: v for k, v in rows.items() if k in ("x", "z")}
+        given = {k: v for k, v in data.items() if k in ("x", "z")}
         if is_static_value(0, temperature):
-            return self._best(log_initial, log_transition, self.log_likelihoods(**given), lengths)
+            return self._count_best_paths(log_initial, log_transition, self.log_likelihoods(**given), lengths)
         if is_static_value(1, temperature):
-            parts = log_initial, log_transition, self.seen(**given)
+            parts = log_initial, log_transition, self.coded_likelihoods(**given)
         else:
             likelihood = self.log_likelihoods(**given)
-            parts = tempered(log_initial, log_transition, likelihood, temperature, lengths)
-        found = recursions.smoothed(*parts, lengths=lengths, weight=weight)
+            parts = temper(log_initial, log_transition, likelihood, temperature, lengths)
+        found = recursions.hmm_smoother(*parts, lengths=lengths, weight=weight)
         posterior = {"first": found.first, "pairs": found.pairs, "states": found.states}
         return posterior, temperature * found.log_likelihood
 
-    def _best(self, log_initial, log_transition, likelihood, lengths) -> tuple[Any, Any]:
-        path, value = recursions.viterbi(log_initial, log_transition, likelihood, lengths=lengths)
+    def _count_best_paths(self, log_initial, log_transition, likelihood, lengths) -> tuple[Any, Any]:
+        """Like `expectations`, for the most probable path alone."""
+        path, value = hmm_paths.viterbi(log_initial, log_transition, likelihood, lengths=lengths)
         k, dtype = self.n_states, likelihood.dtype
         states = jax.nn.one_hot(path, k, dtype=dtype)
         if lengths is not None:
@@ -292,11 +310,11 @@ class HiddenChain(Energy):
 
     @property
     def has_m_step(self) -> bool:
-        return has_m_step(self.emission)
+        return self.emission.has_m_step
 
     def statistics(self, data, posterior):
-        flat, rows = _by_time(posterior["states"]), _by_time(data["x"])
-        if self._by_steps(rows):
+        flat, rows = _flatten_by_time(posterior["states"]), _flatten_by_time(data["x"])
+        if self._has_whole_steps(rows):
             complete = jnp.all(rows.observed.reshape(len(flat), -1), axis=1)
             rows, flat = rows.value, flat * complete[:, None].astype(flat.dtype)
         return {
@@ -307,63 +325,57 @@ class HiddenChain(Energy):
 
     def maximise(self, statistics, trainable=None):
         moves = lambda name: trainable is None or getattr(trainable, name)
-        initial = _kept_zeros(statistics["first"] + self.initial_prior, self.initial)
-        transition = _kept_zeros(statistics["pairs"] + self.prior, self.transition)
+        initial = _normalise_keeping_zeros(statistics["first"] + self.initial_prior, self.initial)
+        transition = _normalise_keeping_zeros(statistics["pairs"] + self.prior, self.transition)
         below = None if trainable is None else trainable.emission
         return self._like(
             initial if moves("initial") else self.initial,
             transition if moves("transition") else self.transition,
-            constrained_maximum(self.emission, statistics["emission"], below),
+            m_step(self.emission, statistics["emission"], below),
         )
 
-    def recentred(self, statistics, reference):
-        parts = recentred(self.emission, statistics["emission"], reference.emission)
+    def recenter(self, statistics, reference):
+        parts = recenter(self.emission, statistics["emission"], reference.emission)
         return {**statistics, "emission": parts}
 
     def initialise(self, key, data, weight):
-        """Random transitions (none where there are none now), and the emission's own start."""
-        if not hasattr(self.emission, "initialise"):
+        """Random π and A, zeros kept, and the start of the emission."""
+        if not self.emission.knows("initialise"):
             raise BadInput(
                 "n_init",
-                f"a start of its own for {type(self.emission).__name__}",
+                f"random starts of {type(self.emission).__name__}",
                 "an emission with `initialise(key, data, weight)`",
-                "Begin at the energy as it is: n_init=1.",
+                "Start from the given energy: n_init=1.",
             )
         one, two, three = jax.random.split(key, 3)
         flat = jnp.ones(self.n_states, self.transition.dtype)
-        random = lambda key, old: _kept_zeros(jax.random.dirichlet(key, flat, old.shape[:-1]), old)
-        steps = np.shape(known(data["x"]))[1]
+        draw = lambda key, old: jax.random.dirichlet(key, flat, old.shape[:-1])
+        random = lambda key, old: _normalise_keeping_zeros(draw(key, old), old)
+        steps = np.shape(value_of(data["x"]))[1]
         rows = jax.tree.map(lambda a: jnp.asarray(a).reshape(-1, *a.shape[2:]), data["x"])
-        share = jnp.repeat(weight, steps).astype(flat.dtype)
+        weights = jnp.repeat(weight, steps).astype(flat.dtype)
         if is_masked(rows):
-            share = share * rows.observed.reshape(len(share), -1).any(1).astype(flat.dtype)
-        rows = rows.value if self._by_steps(rows) else rows
-        emission = self.emission.initialise(three, {"x": rows}, share)
+            weights = weights * rows.observed.reshape(len(weights), -1).any(1).astype(flat.dtype)
+        rows = rows.value if self._has_whole_steps(rows) else rows
+        emission = self.emission.initialise(three, {"x": rows}, weights)
         start = self._like(random(one, self.initial), random(two, self.transition), emission)
         for name in self.keeps:
-            start = eqx.tree_at(lambda c: _at(c, name), start, _at(self, name))  # noqa: B023
+            start = eqx.tree_at(lambda c: _read_path(c, name), start, _read_path(self, name))  # noqa: B023
         return start
 
 
-def _by_time(rows: Any) -> Any:
-    """All steps of all sequences in one table, the first ones first: (n, steps, …) → (steps · n, …)."""
+def _flatten_by_time(rows: Any) -> Any:
+    """All steps of all sequences in one table, ordered by time: (n, steps, …) → (steps · n, …)."""
     return jax.tree.map(lambda a: jnp.swapaxes(jnp.asarray(a), 0, 1).reshape(-1, *a.shape[2:]), rows)
 
 
-def _at(module: Any, name: str) -> Any:
-    """The field of a dotted name."""
+def _read_path(module: Any, name: str) -> Any:
+    """The field with this dotted name."""
     for part in name.split("."):
         module = getattr(module, part)
     return module
 
 
-def _kept_zeros(counts: Any, old: Any) -> Any:
-    """Shares of counts; a probability that was zero stays so: left-right and other structure is kept."""
+def _normalise_keeping_zeros(counts: Any, old: Any) -> Any:
+    """Probabilities from counts; zeros stay zero, which keeps structure such as left-to-right."""
     return normalise(jnp.where(old == 0, 0, counts), old)
-
-
-def _check_prior(name: str, prior: Any, shape: tuple[int, ...]) -> None:
-    if is_concrete(prior):
-        value = np.asarray(prior, np.float64)
-        if value.shape not in ((), shape) or not np.isfinite(value).all() or (value < -1).any():
-            raise BadInput(name, f"{prior!r:.40}", f"a number above -1, or {shape} of them")

@@ -1,4 +1,4 @@
-"""The hidden path of one sequence, as a distribution: asked, drawn from, and its best."""
+"""The distribution of the hidden path of one sequence."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...algorithms.chains import hmm as recursions
+from ...algorithms.chains import hmm, hmm_paths
 
 
 class Paths(eqx.Module):
-    """p(z | x) over paths of states: a Markov chain whose transitions change from step to step."""
+    """p(z | x), a distribution over paths of states, with the method names of NumPyro."""
 
     log_initial: Any
     log_transition: Any
@@ -25,27 +25,30 @@ class Paths(eqx.Module):
     @property
     def probs(self) -> Any:
         """p(z_t | x), (steps, k)."""
-        return recursions.smoothed(*self._parts()).states
+        return hmm.hmm_smoother(*self._parts()).states
 
     @property
     def pairs(self) -> Any:
         """p(z_t, z_{t+1} | x), (steps − 1, k, k)."""
-        return recursions.pairwise(*self._parts())
+        return hmm.pair_posteriors(*self._parts())
 
     @property
     def mode(self) -> Any:
-        return recursions.viterbi(*self._parts())[0]
+        """The most probable path, (steps,)."""
+        return hmm_paths.viterbi(*self._parts())[0]
 
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        states = recursions.filtered(*self._parts())[1]
-        draw = lambda key: recursions.sampled(key, states, self.log_transition)
+        """Draw paths, (*sample_shape, steps)."""
+        states = hmm.hmm_filter(*self._parts())[1]
+        draw = lambda key: hmm_paths.sample_path(key, states, self.log_transition)
         if not sample_shape:
             return draw(key)
         keys = jax.random.split(key, int(np.prod(sample_shape)))
         return jax.vmap(draw)(keys).reshape(*sample_shape, -1)
 
     def log_prob(self, value: Any) -> Any:
+        """log p(path | x)."""
         z = jnp.asarray(value).astype(jnp.int32)
         here = jnp.take_along_axis(self.log_likelihood, z[:, None], 1).sum()
         joint = self.log_initial[z[0]] + self.log_transition[z[:-1], z[1:]].sum() + here
-        return joint - recursions.log_evidence(*self._parts())
+        return joint - hmm.log_evidence(*self._parts())

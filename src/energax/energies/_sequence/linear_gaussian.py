@@ -1,4 +1,4 @@
-"""The linear-Gaussian chain: real hidden states that move linearly, and are seen linearly, in noise."""
+"""The linear-Gaussian state-space model: linear dynamics, linear observations, Gaussian noise."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ...algorithms.chains.kalman_parallel import parallel_filter, parallel_smoot
 from ...algorithms.gaussian import ssm_moments as moments
 from ...energy import Energy, is_static_value
 from ...errors import BadInput, Unsuitable
-from ...missing import is_masked, known, mask_of
+from ...missing import is_masked, mask_of, value_of
 from ...spaces import PositiveDefinite, Real, Semidefinite, Sequence, Space, is_concrete, parameter
 
 _COVARIANCES = ("initial_covariance", "transition_covariance", "emission_covariance")
 
 
 class LinearGaussianSSM(Energy):
-    """e(x, z) = −log p(z₁) − Σ log p(z_t | z_{t−1}) − Σ log p(x_t | z_t), all of them normal; log Z = 0.
+    """e(x, z) = −log p(z₁) − Σ log p(z_t | z_{t−1}) − Σ log p(x_t | z_t), all of them Gaussian; log Z = 0.
 
-    z₁ ~ N(m, P), z_t = A z_{t−1} + b + N(0, Q), x_t = C z_t + d + N(0, R). So F(x) = −log p(x), the
-    posterior of z, forecasts and the steps of EM are all exact (`energax.infer.Kalman`).
+    z₁ ~ N(m, P), z_t = A z_{t−1} + b + N(0, Q), x_t = C z_t + d + N(0, R). F(x) = −log p(x), the
+    posterior of z, forecasts and the steps of EM are exact (`energax.infer.Kalman`).
 
-    What is missing of x, single coordinates or whole steps, is integrated out. Sequences of
-    differing lengths are padded (`Sequence.pad`, which marks what is past an end as not observed):
-    learning counts the steps up to the last of which anything is seen. P and Q may be singular,
-    zero too; z has then no density, and e(x, z) is not finite, but all else is.
+    Missing values of x, single coordinates or whole steps, are integrated out. Sequences of different
+    lengths are padded (`Sequence.pad`, which marks steps past an end as missing); learning counts the steps
+    up to the last observed one. P and Q may be singular, also zero: then z has no density and e(x, z) is
+    not finite, but everything else is.
 
     Args:
         transition: A, (k, k).
@@ -39,12 +39,12 @@ class LinearGaussianSSM(Energy):
         emission_covariance: R, (d, d), not singular.
         initial_mean, initial_covariance: m (default 0) and P (default 1): a large P is a diffuse start.
         transition_offset, emission_offset: b and d, by default 0.
-        length: of a row, where rows are to be drawn; None for any.
-        diagonal: names of the covariances that have a diagonal alone.
-        parallel: all steps side by side, by an associative scan: more work in all, and more to
-            compile; for long sequences on accelerators.
+        length: the number of steps of a sequence, needed to draw without x; None for any.
+        diagonal: names of the covariances that are diagonal.
+        parallel: compute all steps in parallel, by an associative scan. It is more work in total and takes
+            longer to compile; for long sequences on accelerators.
 
-    Any of the parameters can be held: `fit(chain, data, EM(), freeze=("transition", "emission"), key=0)`.
+    Any parameter can be frozen: `fit(model, data, EM(), freeze=("transition", "emission"), key=0)`.
 
     Kalman (1960), A new approach to linear filtering and prediction problems; Roweis and Ghahramani
     (1999), A unifying review of linear Gaussian models.
@@ -53,7 +53,7 @@ class LinearGaussianSSM(Energy):
     >>> x = jnp.array([[0.0], [1.0], [3.0]])
     >>> walk.free_energy(x=x)                                # −log p(x)
     Array(5.69..., dtype=float32)
-    >>> walk.smoothed(x=x).mean.ravel()                      # E[z | x]
+    >>> walk.smooth(x=x).mean.ravel()                        # E[z | x]
     Array([0.552..., 0.967..., 1.37...], dtype=float32)
     """
 
@@ -114,8 +114,18 @@ class LinearGaussianSSM(Energy):
         return {"x": Sequence(Real(d), self.length), "z": Sequence(Real(k), self.length)}
 
     @property
+    def observed_name(self) -> str:
+        """The name of the variable that is observed."""
+        return "x"
+
+    @property
+    def state_name(self) -> str:
+        """The name of the variable that holds the hidden states."""
+        return "z"
+
+    @property
     def system(self) -> kalman.System:
-        """The parameters as the recursions take them."""
+        """The parameters in the form that `algorithms.chains.kalman` takes."""
         P, Q, R = (self._covariance(name) for name in _COVARIANCES)
         factor = semidefinite_factor
         moves = (self.transition, self.transition_offset, factor(Q))
@@ -133,64 +143,64 @@ class LinearGaussianSSM(Energy):
 
     def _emission_energy(self, x, z):
         R = self._covariance("emission_covariance")
-        error = jnp.asarray(known(x)) - z @ self.emission.T - self.emission_offset
+        error = jnp.asarray(value_of(x)) - z @ self.emission.T - self.emission_offset
         if not is_masked(x):
             return _normal_energies(cholesky(R[None])[0], error)
-        seen = mask_of(x)
-        factors = kalman.seen_factors(R, seen)
-        white = solve_lower(factors, jnp.where(seen, error, 0)[..., None])
+        observed = mask_of(x)
+        factors = kalman.observed_factors(R, observed)
+        white = solve_lower(factors, jnp.where(observed, error, 0)[..., None])
         log_det = jnp.log(jnp.diagonal(factors, axis1=1, axis2=2)).sum()
-        return 0.5 * (white**2).sum() + log_det + 0.5 * _log_two_pi(R) * seen.sum()
+        return 0.5 * (white**2).sum() + log_det + 0.5 * _log_two_pi(R) * observed.sum()
 
     def free_energy(self, *, x=None, z=None):
-        """−log p(x), what is missing of it integrated out; or −log p(z)."""
+        """−log p(x), its missing values integrated out; or −log p(z)."""
         if x is None:
             return self(x=z @ self.emission.T, z=z) - self._emission_energy(z @ self.emission.T, z)
-        return -self.filtered(x=x).log_likelihood.sum()
+        return -self.filter(x=x).log_likelihood.sum()
 
     def log_partition(self):
         return jnp.zeros((), self.emission.dtype)
 
-    # -- what is known of the states --------------------------------------------------------------
+    # -- states given observations -----------------------------------------------------------------
 
-    def filtered(self, *, x) -> kalman.Filtered:
-        """What is known of z_t from x₁ … x_t, for one sequence."""
-        value = jnp.asarray(known(x)).astype(self.emission.dtype)
-        find = parallel_filter if self.parallel else kalman.kalman_filter
-        return find(self.system, value, mask_of(x) if is_masked(x) else None)
+    def filter(self, *, x) -> kalman.FilteredStates:
+        """p(z_t | x₁ … x_t) of every step of one sequence."""
+        value = jnp.asarray(value_of(x)).astype(self.emission.dtype)
+        run = parallel_filter if self.parallel else kalman.kalman_filter
+        return run(self.system, value, mask_of(x) if is_masked(x) else None)
 
-    def smoothed(self, *, x) -> kalman.SmoothedStates:
-        """What is known of z_t from all of x, for one sequence."""
-        return self._smoothed(self.filtered(x=x))
+    def smooth(self, *, x) -> kalman.SmoothedStates:
+        """p(z_t | x) of every step of one sequence."""
+        return self._smooth_filtered(self.filter(x=x))
 
-    def _smoothed(self, filtered):
-        find = parallel_smoother if self.parallel else kalman.smoother
-        return find(self.system, filtered)
+    def _smooth_filtered(self, filtered):
+        run = parallel_smoother if self.parallel else kalman.kalman_smoother
+        return run(self.system, filtered)
 
-    def completed(self, *, x, smoothed: kalman.SmoothedStates | None = None) -> tuple[Any, Any]:
-        """E[x | what is seen of it] (steps, d), and its covariance, (steps, d, d)."""
-        smoothed = self.smoothed(x=x) if smoothed is None else smoothed
-        return moments.completed(self.system, smoothed, jnp.asarray(known(x)), mask_of(x))
+    def complete(self, *, x, smoothed: kalman.SmoothedStates | None = None) -> tuple[Any, Any]:
+        """E[x | observed entries] (steps, d), and its covariance, (steps, d, d)."""
+        smoothed = self.smooth(x=x) if smoothed is None else smoothed
+        return moments.impute(self.system, smoothed, jnp.asarray(value_of(x)), mask_of(x))
 
-    def forecast(self, steps: int, *, x, after: Any = -1) -> kalman.Forecast:
-        """The next `steps` after the last of x (or after so many): states, and what will be seen of them."""
-        found = self.filtered(x=x)
+    def forecast(self, steps: int, *, x, after: Any = -1) -> kalman.StateForecast:
+        """The states and observations of the `steps` steps that follow x, or its first `after` steps."""
+        found = self.filter(x=x)
         return kalman.forecast(self.system, found.predicted_mean[after], found.predicted_factor[after], steps)
 
     def inference(self, task):
-        """The family's standard method."""
+        """The inference method of this family: the Kalman smoother."""
         return "Kalman"
 
     def argmin(self, *, x=None, z=None):
-        """A normal distribution is highest at its mean."""
+        """The mean of the hidden variables and missing values, which is the mode of a Gaussian."""
         if x is None:
             return {"x": z @ self.emission.T + self.emission_offset}
-        smoothed = self.smoothed(x=x)
+        smoothed = self.smooth(x=x)
         best = {"z": smoothed.mean}
-        return {**best, "x": self.completed(x=x, smoothed=smoothed)[0]} if is_masked(x) else best
+        return {**best, "x": self.complete(x=x, smoothed=smoothed)[0]} if is_masked(x) else best
 
     def conditional(self, name, **given):
-        """p(x | z). That of z is no distribution of one step: ask `posterior`, or `smoothed`."""
+        """p(x | z). For p(z | x) use `posterior` or `smooth`."""
         from numpyro.distributions import MultivariateNormal
 
         if name != "x" or set(given) != {"z"}:
@@ -202,90 +212,91 @@ class LinearGaussianSSM(Energy):
         return MultivariateNormal(mean, scale_tril=factor).to_event(1)
 
     def draw(self, key, *, x=None, z=None):
-        """z, x or both, and what is missing of x, given the rest."""
+        """Draw z, x or both, and the missing values of x, given the rest."""
         system, (first, second) = self.system, jax.random.split(key)
         if x is None and z is None:
             if self.length is None:
-                raise BadInput("length", "None", "the number of steps to draw", "Give it to the energy.")
-            drawn = kalman.simulate(system, self.length, key)
-            return dict(zip(("z", "x"), drawn, strict=True))
+                raise BadInput(
+                    "length", "None", "the number of steps to draw", "Set the length of the energy."
+                )
+            return dict(zip(("z", "x"), kalman.simulate(system, self.length, key), strict=True))
         if x is None:
-            return {"x": kalman.emitted(system, jnp.asarray(z), second)}
+            return {"x": kalman.sample_observations(system, jnp.asarray(z), second)}
         out = {}
         if z is None:
-            z = kalman.posterior_path(system, self.filtered(x=x), first)
+            z = kalman.sample_path(system, self.filter(x=x), first)
             out = {"z": z}
-        return {**out, "x": self._rest_drawn(second, x, z)} if is_masked(x) else out
+        return {**out, "x": self._draw_missing(second, x, z)} if is_masked(x) else out
 
-    def _rest_drawn(self, key, x, z):
-        """What is missing of x given z and the rest of it: a draw, corrected to agree with what is seen."""
-        value, seen = jnp.asarray(x.value), mask_of(x)
-        onto, _ = kalman.completion(self._covariance("emission_covariance"), seen)
-        drawn = kalman.emitted(self.system, jnp.asarray(z), key)
-        gap = jnp.where(seen, value - drawn, 0)
-        return jnp.where(seen, value, drawn + jnp.einsum("tij,tj->ti", onto, gap))
+    def _draw_missing(self, key, x, z):
+        """Draw the missing values of x given z and the observed ones: a draw of x, corrected by its error."""
+        value, observed = jnp.asarray(x.value), mask_of(x)
+        onto, _ = kalman.completion(self._covariance("emission_covariance"), observed)
+        draw = kalman.sample_observations(self.system, jnp.asarray(z), key)
+        error = jnp.where(observed, value - draw, 0)
+        return jnp.where(observed, value, draw + jnp.einsum("tij,tj->ti", onto, error))
 
     def impute(self, data):
-        """E[x | what is seen of it], for rows."""
+        """The rows, missing values at their means given the observed ones."""
         x = data["x"]
-        return {"x": jax.vmap(lambda row: self.completed(x=row)[0])(x) if is_masked(x) else x}
+        return {"x": jax.vmap(lambda row: self.complete(x=row)[0])(x) if is_masked(x) else x}
 
     # -- EM ------------------------------------------------------------------------------------------
 
-    def expectations(self, rows, temperature=1.0):
-        """(moments, log p(x)) of every row: all that the M-step needs of the posterior of z."""
+    def expectations(self, data, temperature=1.0):
+        """(expected moments, which the M-step takes, and log p(x)) of every row."""
         if not is_static_value(1, temperature):
             raise Unsuitable(
-                "EM of a LinearGaussianSSM is exact at temperature 1, and knows no other. Leave it out."
+                "EM of a LinearGaussianSSM has no other temperature than 1. Leave `temperature` out."
             )
         system = self.system
 
         def one(row):
-            x, seen = jnp.asarray(known(row["x"])), mask_of(row["x"])
+            x, observed = jnp.asarray(value_of(row["x"])), mask_of(row["x"])
             if "z" in row:
-                z, none = jnp.asarray(row["z"]), jnp.zeros((len(x), *self.transition.shape), x.dtype)
-                smoothed = kalman.SmoothedStates(z, none, none[1:], none[1:])
+                z, zeros = jnp.asarray(row["z"]), jnp.zeros((len(x), *self.transition.shape), x.dtype)
+                smoothed = kalman.SmoothedStates(z, zeros, zeros[1:], zeros[1:])
                 log_p = -self(x=row["x"], z=z)
             else:
-                filtered = self.filtered(x=row["x"])
-                smoothed, log_p = self._smoothed(filtered), filtered.log_likelihood.sum()
-            return moments.expected_moments(system, smoothed, x, seen), log_p
+                filtered = self.filter(x=row["x"])
+                smoothed, log_p = self._smooth_filtered(filtered), filtered.log_likelihood.sum()
+            return moments.expected_moments(system, smoothed, x, observed), log_p
 
-        return jax.vmap(one)(rows)
+        return jax.vmap(one)(data)
 
     def statistics(self, data, posterior):
         """The sum of the moments over rows."""
         return jax.tree.map(lambda a: a.sum(0), posterior)
 
     def maximise(self, statistics, trainable=None):
-        """The regressions of z_t on z_{t−1} and of x_t on z_t, over what is not held."""
+        """The regressions of z_t on z_{t−1} and of x_t on z_t, over the parameters that are not frozen."""
         moves = lambda name: trainable is None or bool(getattr(trainable, name))
         k, found = len(self.initial_mean), {}
 
         def spread(name, scatter, count, floor=0.0):
             old = self._covariance(name)
             if moves(name):
-                found[name] = moments.spread_of(scatter, count, old, floor, name in self.diagonal)
+                found[name] = moments.covariance_estimate(scatter, count, old, floor, name in self.diagonal)
 
         for name in ("transition", "emission"):
             about = getattr(statistics, name)
             free = np.array([moves(name)] * k + [moves(f"{name}_offset")])
-            step = moments.best_step(about, free)
+            step = moments.least_squares_step(about, free)
             found[name] = getattr(self, name) + step[:, :k]
             found[f"{name}_offset"] = getattr(self, f"{name}_offset") + step[:, k]
-            after = moments.moved(about, step)
+            after = moments.shift_residuals(about, step)
             spread(f"{name}_covariance", after.residual, after.count, 10.0 if name == "emission" else 0.0)
         first = statistics.first
         step = first.shift / jnp.where(first.count > 0, first.count, 1)
         step = step if moves("initial_mean") else jnp.zeros_like(step)
         found["initial_mean"] = self.initial_mean + step
-        spread("initial_covariance", moments.moved_first(first, step).scatter, first.count)
+        spread("initial_covariance", moments.shift_initial(first, step).scatter, first.count)
         names = tuple(found)
         get = lambda chain: tuple(getattr(chain, name) for name in names)
         return eqx.tree_at(get, self, tuple(found[n].astype(getattr(self, n).dtype) for n in names))
 
-    def recentred(self, statistics, reference):
-        """Statistics about the parameters of `reference`, about these instead."""
+    def recenter(self, statistics, reference):
+        """Statistics that were taken about the parameters of `reference`, about these instead."""
         change = lambda name: jnp.concatenate(
             [
                 getattr(self, name) - getattr(reference, name),
@@ -294,9 +305,9 @@ class LinearGaussianSSM(Energy):
             axis=1,
         )
         return moments.Moments(
-            moments.moved_first(statistics.first, self.initial_mean - reference.initial_mean),
-            moments.moved(statistics.transition, change("transition")),
-            moments.moved(statistics.emission, change("emission")),
+            moments.shift_initial(statistics.first, self.initial_mean - reference.initial_mean),
+            moments.shift_residuals(statistics.transition, change("transition")),
+            moments.shift_residuals(statistics.emission, change("emission")),
         )
 
 
@@ -320,7 +331,7 @@ def _real(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any = Non
     if value.ndim != len(shape) or any(
         b is not None and a != b for a, b in zip(value.shape, shape, strict=True)
     ):
-        expected = "(d, k): a row for every coordinate of x, a column for every state"
+        expected = "(d, k): one row per coordinate of x, one column per state"
         raise BadInput(name, f"shape {value.shape}", expected if None in shape else f"{shape}")
     value = value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
     value = value if dtype is None else value.astype(dtype)
@@ -340,7 +351,7 @@ def _check_covariance(name: str, value: Any, diagonal: bool) -> None:
             found = f"a matrix with the eigenvalue {np.linalg.eigvalsh(array)[0]:.3g}"
         remedy = ""
         if isinstance(space, PositiveDefinite):
-            remedy = "What is seen without noise has no density here: give it a small variance."
+            remedy = "Observations without noise have no density: use a small variance."
         raise BadInput(name, found, space.description(), remedy)
     if diagonal and np.any(array != np.diag(np.diag(array))):
-        raise BadInput(name, "numbers off the diagonal", "a diagonal matrix, as `diagonal` says")
+        raise BadInput(name, "numbers off the diagonal", "a diagonal matrix, since `diagonal` names it")

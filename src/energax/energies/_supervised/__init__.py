@@ -1,1 +1,1 @@
-"""Energies of an answer given inputs."""
+"""Supervised models: energies of a target given inputs."""

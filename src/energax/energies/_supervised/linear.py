@@ -1,4 +1,4 @@
-"""Classifiers: an energy for every answer, lower for the better one."""
+"""Classifiers: p(y | x) from one score per class."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..._util.keys import as_key
+from ..._util.methods import plain_method
 from ...energy import Energy
 from ...errors import BadInput
 from ...nn import mlp, reinitialise
@@ -18,34 +19,38 @@ from ...spaces import Categorical, Real
 
 
 class Classifier(Energy):
-    """e(x, y) = −score_y(x): p(y | x) is the softmax of the scores. x itself is not modelled."""
+    """The base class of classifiers: e(x, y) = −score_y(x), so that p(y | x) = softmax(scores(x)).
+
+    x is an input: its distribution is not modelled.
+    """
 
     inputs = frozenset({"x"})
 
     @abstractmethod
     def scores(self, x: Any) -> Any:
-        """One number for every class, (k,)."""
+        """The scores of all classes, (k,)."""
 
     def __call__(self, *, x, y):
         return -self.scores(x)[y]
 
     def energies(self, *, x):
-        """The energy of every answer, (k,)."""
+        """The energies of all classes, (k,)."""
         return -self.scores(x)
 
     def free_energy(self, *, x):
         return -jax.nn.logsumexp(self.scores(x))
 
+    @plain_method
     def knows(self, what, names=None):
         if what in ("conditional", "draw"):
             return names is not None and set(names) == {"x"}
-        return what == "free_energy" and (names is None or set(names) == {"x"})
+        return super().knows(what, names)
 
     def conditional(self, name, **given):
         from numpyro.distributions import Categorical as Choice
 
         if name != "y" or set(given) != {"x"}:
-            raise BadInput("conditional", f"{name!r} given {sorted(given)}", "'y' given 'x' alone")
+            raise BadInput("conditional", f"{name!r} given {sorted(given)}", "'y' given only 'x'")
         return Choice(logits=self.scores(given["x"]))
 
     def draw(self, key, **given):
@@ -53,10 +58,14 @@ class Classifier(Energy):
 
 
 class Linear(Classifier):
-    """e(x, y) = −(Wx + b)_y, with W (k, d) and b (k,).
+    """A linear classifier: e(x, y) = −(Wx + b)_y.
 
-    Learned by `CrossEntropy` it is multinomial logistic regression, by `Margin` the support
-    vector machine of Crammer and Singer, by `Perceptron` the perceptron.
+    With `CrossEntropy` it is multinomial logistic regression, with `Margin` the support vector
+    machine of Crammer and Singer, with `Perceptron` the perceptron.
+
+    Args:
+        weight: W, (k, d), one row per class.
+        bias: b, (k,).
 
     Crammer and Singer (2001), On the algorithmic implementation of multiclass kernel-based
     vector machines.
@@ -72,11 +81,11 @@ class Linear(Classifier):
     def __check_init__(self):
         if self.weight.ndim < 2 or self.weight.shape[-2] != self.bias.shape[-1]:
             shapes = f"weight {self.weight.shape}, bias {self.bias.shape}"
-            raise BadInput("weight, bias", shapes, "(k, d) and (k,): one row a class")
+            raise BadInput("weight, bias", shapes, "(k, d) and (k,): one row per class")
 
     @classmethod
     def random(cls, n_features: int, n_classes: int, *, key: Any, scale: float = 0.01) -> Linear:
-        """Small random weights, no biases."""
+        """A classifier with normal weights of standard deviation `scale` and biases of 0."""
         weight = scale * jax.random.normal(as_key(key), (n_classes, n_features))
         return cls(weight, jnp.zeros(n_classes))
 
@@ -93,7 +102,14 @@ class Linear(Classifier):
 
 
 class Scorer(Classifier):
-    """e(x, y) = −f(x)_y, with any network f from (n_features,) to (n_classes,).
+    """A neural classifier: e(x, y) = −f(x)_y, with any network f.
+
+    Args:
+        network: f, maps x (n_features,) to (n_classes,).
+        n_features: the number of inputs.
+        n_classes: the number of classes.
+
+    LeCun et al. (2006), A tutorial on energy-based learning.
 
     >>> net = Scorer.random(4, 3, width=8, key=0)
     >>> float(net.conditional("y", x=jnp.ones(4)).probs.sum().round(3))
@@ -106,7 +122,7 @@ class Scorer(Classifier):
 
     @classmethod
     def random(cls, n_features: int, n_classes: int, *, key: Any, **network: Any) -> Scorer:
-        """A multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        """A classifier with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
         return cls(mlp(n_features, n_classes, key=key, **network), n_features, n_classes)
 
     def initialise(self, key, data, weight):

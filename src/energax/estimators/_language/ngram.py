@@ -1,4 +1,4 @@
-"""A language model of n-grams with scikit-learn's manners."""
+"""The n-gram language model with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -29,27 +29,26 @@ _EXPECTED = "a list of sentences, each a string or a list of words, and none of 
 class NGramModel(EnergyEstimator):
     """p(text) = Π p(word | the `order` − 1 words before it), by smoothed counts.
 
-    A sentence is a string, cut at white space (or into characters), or a list of words. Each
-    is taken to follow one begin marker and to be ended by an end marker, which is predicted too;
-    words that are not in the vocabulary are read as `"<unk>"`. `score` is the mean log
-    probability of a word, in nats, and `perplexity` = exp(−score): both are over the words,
-    unknown ones included, and the end markers.
+    A sentence is a string, split at white space (or into characters), or a list of words. A begin marker is
+    put before it and an end marker, which is predicted too, after it; words that are not in the vocabulary
+    are replaced by `"<unk>"`. `score` is the mean log probability per word, in nats, and
+    `perplexity` = exp(−score): both include unknown words and end markers.
 
     Args:
-        order: the n of n-gram.
+        order: the length of the n-grams.
         smoothing: `"kneser-ney"` (interpolated, modified: three discounts), `"kneser-ney-1"` (one),
             `"katz"`, `"add-k"` (k = 1), `"likelihood"` (none); or an `energax.energies.KneserNey`,
-            `Katz` or `AddK` with settings of its own.
-        min_count: words that occur less often are read as unknown.
-        max_size: so are all but this many of the commonest.
+            `Katz` or `AddK` with other settings.
+        min_count: words that occur less often are unknown.
+        max_size: the largest size of the vocabulary; the most frequent words are kept.
         vocabulary: an `energax.data.Vocabulary` to use instead of the words of the text.
-        tokens: how a string is cut: into `"words"` or `"characters"`.
-        random_state: for `sample`.
+        tokens: how strings are split, into `"words"` or `"characters"`.
+        random_state: the random state of `sample`.
 
     Attributes:
-        vocabulary_: words and their ids.
+        vocabulary_: the words and their ids.
         energy_: the `energax.energies.NGram`.
-        classes_: the words that may come next, in the order of `predict_proba`.
+        classes_: the words that may be predicted, in the order of `predict_proba`.
 
     Chen and Goodman (1999), An empirical study of smoothing techniques for language modeling.
 
@@ -88,12 +87,12 @@ class NGramModel(EnergyEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Count the sentences in X; a sentence of weight 2 counts twice, one of weight 0 not at all."""
         self._check_counts("order")
-        smoothing = self._chosen_smoothing()
-        X = self._rows(X)
+        smoothing = self._make_smoothing()
+        X = self._check_rows(X)
         sentences, strings = self._sentences(X), isinstance(X[0], str)
-        weight = self._sentence_weight(sample_weight, len(sentences))
-        vocabulary = self._chosen_vocabulary(sentences, weight)
-        ids = _ids(vocabulary, sentences)
+        weight = self._check_sentence_weight(sample_weight, len(sentences))
+        vocabulary = self._make_vocabulary(sentences, weight)
+        ids = _encode_sentences(vocabulary, sentences)
         self.dtype_ = np.dtype(np.float64)
         with self._precision():
             self.energy_ = NGram.from_sequences(
@@ -104,16 +103,16 @@ class NGramModel(EnergyEstimator):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The words that may come next, end marker included."""
+        """The words that may be predicted, with the end marker."""
         self._check_fitted()
         return np.array(self.vocabulary_.words[: self.vocabulary_.n_predicted], dtype=object)
 
-    # -- how probable a text is ------------------------------------------------------------
+    # -- probabilities of texts ------------------------------------------------------------
 
     def word_log_probs(self, X: Any) -> list[np.ndarray]:
-        """log p(word | the words before) for every word and end marker of every sentence, in nats."""
+        """log p(word | the words before) of every word and end marker of every sentence, in nats."""
         self._check_fitted()
-        return self.energy_.text_log_probs(_ids(self.vocabulary_, self._sentences(X)))
+        return self.energy_.text_log_probs(_encode_sentences(self.vocabulary_, self._sentences(X)))
 
     def log_prob(self, X: Any) -> Estimate:
         """log p(sentence) of every sentence, in nats; exact."""
@@ -125,20 +124,20 @@ class NGramModel(EnergyEstimator):
         return self.log_prob(X).value
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean log probability of a word, end markers included, in nats: −log(perplexity)."""
+        """The mean log probability per word, end markers included, in nats: −log(perplexity)."""
         return float(np.mean(np.concatenate(self.word_log_probs(X))))
 
     def perplexity(self, X: Any) -> float:
-        """exp(−mean log p) over all words and end markers of X; unknown words count, as `"<unk>"`."""
+        """exp(−mean log p) over all words and end markers of X; unknown words are `"<unk>"`."""
         with np.errstate(over="ignore"):
             return float(np.exp(-self.score(X)))
 
-    # -- what comes next ---------------------------------------------------------------------
+    # -- prediction --------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """p(next word | sentence so far), one row a sentence, one column a word of `classes_`."""
+        """p(next word | sentence so far), one row per sentence, one column per word of `classes_`."""
         self._check_fitted()
-        histories = [self._history(context) for context in self._rows(X)]
+        histories = [self._history(context) for context in self._check_rows(X)]
         return np.stack([self.energy_.next_probs(h) for h in histories])
 
     def predict(self, X: Any) -> np.ndarray:
@@ -146,30 +145,31 @@ class NGramModel(EnergyEstimator):
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     def next_words(self, context: Any = "", n: int = 5) -> list[tuple[str, float]]:
-        """The `n` most probable words after a context, with their probabilities; "" is a sentence's start."""
+        """The `n` most probable next words and their probabilities; "" is the start of a sentence."""
         self._check_fitted()
         probs = self.energy_.next_probs(self._history(context))
         best = np.argsort(-probs, kind="stable")[:n]
         return [(self.vocabulary_.words[i], float(probs[i])) for i in best if probs[i] > 0]
 
     def sample(self, n_samples: int = 1, *, context: Any = "", max_length: int = 100) -> list[Any]:
-        """Sentences drawn from the model, going on from `context`: strings if it was fitted to strings.
+        """Draw sentences that continue `context`: strings if the model was fitted to strings.
 
-        A sentence ends where the end marker is drawn, or after `max_length` words.
+        A sentence ends with the end marker, or after `max_length` words.
         """
         self._check_fitted()
         for name, value in (("n_samples", n_samples), ("max_length", max_length)):
             check_whole_number(name, value)
         rng, history = numpy_generator(self._key(2)), self._history(context)
         options: dict[str, Any] = {"history": history, "end": self.vocabulary_.end_id, "most": max_length}
-        drawn = [self.energy_.generate(rng, **options) for _ in range(n_samples)]
-        spoken = [self._cut(context) + self.vocabulary_.decode(ids) for ids in drawn]
-        gap = " " if self.tokens == "words" else ""
-        return [gap.join(words) for words in spoken] if self.strings_ else spoken
+        draws = [self.energy_.generate(rng, **options) for _ in range(n_samples)]
+        sentences = [self._tokenise(context) + self.vocabulary_.decode(ids) for ids in draws]
+        separator = " " if self.tokens == "words" else ""
+        return [separator.join(words) for words in sentences] if self.strings_ else sentences
 
-    # -- the door ------------------------------------------------------------------------------
+    # -- arguments and input -------------------------------------------------------------------
 
-    def _chosen_smoothing(self) -> Smoothing:
+    def _make_smoothing(self) -> Smoothing:
+        """The argument `smoothing` as an object."""
         chosen = self.smoothing
         if isinstance(chosen, Smoothing):
             return chosen
@@ -178,10 +178,11 @@ class NGramModel(EnergyEstimator):
             raise BadInput("smoothing", repr(chosen), f"{names}, or KneserNey(), Katz() or AddK(k)")
         return _SMOOTHINGS[chosen]()
 
-    def _chosen_vocabulary(self, sentences: list[list[str]], weight: np.ndarray | None) -> Vocabulary:
+    def _make_vocabulary(self, sentences: list[list[str]], weight: np.ndarray | None) -> Vocabulary:
+        """The argument `vocabulary`, or one made from the sentences."""
         given = self.vocabulary
         if given is None:
-            # What counts for nothing has no words either.
+            # Sentences of weight 0 add no words.
             counted = [s for i, s in enumerate(sentences) if weight is None or weight[i] > 0]
             return Vocabulary.build(counted, min_count=self.min_count, max_size=self.max_size)
         if not isinstance(given, Vocabulary):
@@ -190,7 +191,7 @@ class NGramModel(EnergyEstimator):
             raise BadInput("vocabulary", "one without a begin marker", "a begin marker", "Try begin='<s>'.")
         return given
 
-    def _cut(self, sentence: Any, name: str = "context") -> list[str]:
+    def _tokenise(self, sentence: Any, name: str = "context") -> list[str]:
         """A sentence as a list of words."""
         if isinstance(sentence, str):
             if self.tokens not in _TOKENS:
@@ -198,13 +199,14 @@ class NGramModel(EnergyEstimator):
             return _TOKENS[self.tokens](sentence)
         if isinstance(sentence, bytes) or not isinstance(sentence, (Sequence, np.ndarray)):
             raise BadInput(name, f"{sentence!r:.40}", "a string or a list of words")
-        odd = next((word for word in sentence if not isinstance(word, str)), None)
-        if odd is not None:
+        invalid = next((word for word in sentence if not isinstance(word, str)), None)
+        if invalid is not None:
             hint = "For a model of numbers see energax.energies.NGram.from_sequences."
-            raise BadInput(name, f"{odd!r:.40} for a word", "words that are str", hint)
+            raise BadInput(name, f"{invalid!r:.40} for a word", "words that are str", hint)
         return list(sentence)
 
-    def _rows(self, X: Any) -> list[Any]:
+    def _check_rows(self, X: Any) -> list[Any]:
+        """X as a list of sentences; raises if it is empty or a single text."""
         if isinstance(X, (str, bytes, dict)) or not isinstance(X, Iterable):
             raise BadInput("X", f"one {type(X).__name__}", _EXPECTED, "Put it in a list: [text].")
         rows = list(X)
@@ -213,28 +215,29 @@ class NGramModel(EnergyEstimator):
         return rows
 
     def _sentences(self, X: Any) -> list[list[str]]:
-        """Every sentence as a list of words, or a `BadInput` that says which is not."""
-        sentences = [self._cut(row, f"X[{i}]") for i, row in enumerate(self._rows(X))]
+        """Every sentence as a list of words; raises if one is not valid."""
+        sentences = [self._tokenise(row, f"X[{i}]") for i, row in enumerate(self._check_rows(X))]
         empty = next((i for i, sentence in enumerate(sentences) if not sentence), None)
         if empty is not None:
-            raise BadInput(f"X[{empty}]", "no words", _EXPECTED, "Leave blank lines out.")
+            raise BadInput(f"X[{empty}]", "no words", _EXPECTED, "Leave out blank lines.")
         return sentences
 
-    def _sentence_weight(self, sample_weight: Any, n: int) -> np.ndarray | None:
+    def _check_sentence_weight(self, sample_weight: Any, n: int) -> np.ndarray | None:
         if sample_weight is None:
             return None
-        with translate_sklearn_errors("sample_weight", "one number for each sentence"):
+        with translate_sklearn_errors("sample_weight", "one number per sentence"):
             weight = np.asarray(sample_weight, np.float64)
         return self._check_weight(weight, np.zeros((n, 1)))
 
     def _history(self, context: Any) -> np.ndarray:
-        return self.vocabulary_.encode(self._cut(context))
+        """The ids of the words of a context."""
+        return self.vocabulary_.encode(self._tokenise(context))
 
 
-def _ids(vocabulary: Vocabulary, sentences: list[list[str]]) -> list[np.ndarray]:
+def _encode_sentences(vocabulary: Vocabulary, sentences: list[list[str]]) -> list[np.ndarray]:
     markers = {m for m in (vocabulary.begin, vocabulary.end) if m is not None}
     for i, sentence in enumerate(sentences):
         if not markers.isdisjoint(sentence):
             found = f"the marker {next(w for w in sentence if w in markers)!r}"
-            raise BadInput(f"X[{i}]", found, "words", "Markers are added by themselves: leave them out.")
+            raise BadInput(f"X[{i}]", found, "words", "Leave out the markers: they are added automatically.")
     return [vocabulary.encode(sentence, end=vocabulary.end is not None) for sentence in sentences]

@@ -1,4 +1,4 @@
-"""The Bernoulli mixture as a recipe."""
+"""`BernoulliMixture`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,40 @@ import numpy as np
 from ...energies import Bernoullis
 from ...errors import BadInput
 from ...mixture import Mixture
-from .._common.table import with_mask, zeros_and_ones
-from .gaussian import MixtureRecipe
+from .._common.table import binarize, mask_missing
+from .base import MixtureEstimator
 
 
-class BernoulliMixture(MixtureRecipe):
-    """p(x) = Σ_z π_z Π_j p_zj^x_j (1 − p_zj)^(1 − x_j) for binary rows, by EM.
+class BernoulliMixture(MixtureEstimator):
+    """Mixture model for binary data (latent class analysis), fitted by EM.
+
+    The probability of a row is p(x) = Σ_z π_z Π_j p_zj^x_j (1 − p_zj)^(1 − x_j). NaN marks a missing value.
 
     Args:
-        alpha: ones and zeros each component is taken to have seen in every column beforehand
-            (Laplace's rule is 1; 0 is maximum likelihood).
-        binarize: values above it count as 1, the others as 0; None takes only zeros and ones.
+        n_components: the number of components.
+        alpha: ones and zeros added to the counts of every component and column (1 is Laplace's rule, 0 is
+            maximum likelihood).
+        tol: EM stops when the mean log-likelihood rises by no more than this.
+        max_iter: the most iterations of EM.
+        n_init: the number of starts, run side by side; the best fit is kept.
+        weights_init, probs_init: start from these parameters, shaped as `weights_` and `probs_`.
+        binarize: values above this threshold are 1, others 0; None requires zeros and ones.
+        random_state: a seed or a `RandomState`.
+        warm_start: start `fit` from the previous fit.
+        verbose: whether to show a progress bar.
+        learner: a learner or objective of energax.learn, instead of EM.
 
-    The other arguments are those of `GaussianMixture`.
+    Attributes:
+        weights_: the probabilities of the components, (n_components,).
+        probs_: the probability of a one for every component and column, (n_components, n_features).
+        converged_, n_iter_: whether EM converged, and after how many iterations it stopped.
+        lower_bound_, lower_bounds_: the mean log-likelihood at the end, and before every iteration.
+        energy_: the fitted model, for functions such as `energax.posterior`.
+        fit_: details of the fit.
 
     >>> X = np.tile([[1, 0, 1, 0], [0, 1, 0, 1]], (50, 1))
     >>> bm = BernoulliMixture(2, alpha=0.0, random_state=0).fit(X)
-    >>> round(bm.score(X), 2)                                 # the best there is: −log 2
+    >>> round(bm.score(X), 2)                                 # the maximum: −log 2
     -0.69
     """
 
@@ -62,14 +79,14 @@ class BernoulliMixture(MixtureRecipe):
         self.verbose = verbose
         self.learner = learner
 
-    def _given(self, X: np.ndarray) -> dict[str, Any]:
-        return {"x": with_mask(zeros_and_ones(X, self.binarize))}
+    def _to_data(self, X: np.ndarray) -> dict[str, Any]:
+        return {"x": mask_missing(binarize(X, self.binarize))}
 
     def _start(self, X: np.ndarray, data: Any, weight: Any) -> tuple[Any, bool, int]:
         k, d = self.n_components, X.shape[1]
         if self.warm_start and hasattr(self, "energy_"):
-            return self._warm(d), False, 1
-        weights, probs = self._checked_weights(k), jnp.full((k, d), 0.5, self.dtype_)
+            return self._warm_start(d), False, 1
+        weights, probs = self._initial_weights(k), jnp.full((k, d), 0.5, self.dtype_)
         if self.probs_init is not None:
             given = np.asarray(self.probs_init, self.dtype_)
             if given.shape != (k, d) or not ((given > 0) & (given < 1)).all():
@@ -78,10 +95,10 @@ class BernoulliMixture(MixtureRecipe):
         random = self.probs_init is None
         return Mixture(Bernoullis(probs, float(self.alpha)), weights), random, self.n_init if random else 1
 
-    def _warm(self, d: int) -> Any:
-        """The fit before, with the prior asked for now."""
-        before = self._before(d)
-        return Mixture(Bernoullis(before.components.probs, float(self.alpha)), before.weights)
+    def _warm_start(self, d: int) -> Any:
+        """Return the model of the previous fit, with the present `alpha`."""
+        model = self._previous_model(d)
+        return Mixture(Bernoullis(model.components.probs, float(self.alpha)), model.weights)
 
     def _n_parameters(self) -> int:
         k, d = self.probs_.shape

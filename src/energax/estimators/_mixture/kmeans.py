@@ -1,4 +1,4 @@
-"""k-means, hard and soft, as a recipe."""
+"""`KMeans`: hard and soft k-means."""
 
 from __future__ import annotations
 
@@ -10,34 +10,52 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import _num_samples
 
+from ..._util import sizes
 from ...energies import Centroids
-from ...energies._emissions.centroids import single_moves
+from ...energies._emissions.centroids import hartigan_wong
 from ...errors import BadInput, check_number
+from ...infer._exact import components
 from ...learn import EM
-from .._base import ConvergenceWarning, EnergyEstimator, translate_sklearn_errors, with_mask
-from .._common.predict import joint, map_chunks, nearest, responsibilities
-from .._common.table import check_no_empty_column
+from .._base import EnergyEstimator
+from .._common.sklearn_errors import ConvergenceWarning, translate_sklearn_errors
+from .._common.table import check_no_empty_column, mask_missing
 
 _STARTS = {"k-means++": "k-means++", "random": "random_from_data"}
-_FORGETTING = 0.7
-_REPAIRS = 10
-_MOST_SCORES = 2**24
-_CHUNK = 8000  # rows at a time: enough for two threads; no power of two, whose multiples share cache lines
+_DECAY = 0.7  # the exponent with which partial_fit replaces old statistics
+_REPAIRS = 10  # the most times that empty clusters are moved
+_MOST_SCORES = 2**24  # rows times clusters, for moves of single rows
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, EnergyEstimator):
-    """min Σ_i min_z ‖x_i − c_z‖², by hard EM; scikit-learn's names, and NaN, minibatches and a temperature.
+    """k-means clustering, hard or soft.
+
+    Minimises Σ_i min_z ‖x_i − c_z‖² over the centres c. Arguments, methods and attributes have the names of
+    scikit-learn's `KMeans`. Beyond it, missing values (NaN), `partial_fit`, `impute` and a temperature (soft
+    k-means) are supported.
 
     Args:
+        n_clusters: the number of clusters.
         init: "k-means++", "random", an array of centres, or a function of (X, k, random_state=).
-        n_init: starts, learned side by side; "auto" is 10 for random, else 1. From centres that
-            `init` gives there is one start. The best of several is then improved by moving single
-            rows (Hartigan and Wong, 1979).
-        tol: stop when the centres move, summed and squared, by no more than this share of the
-            mean variance of the columns.
-        temperature: above 0, soft k-means: responsibilities ∝ exp(−‖x − c‖² / temperature).
-        algorithm: "lloyd" or "elkan" (they end the same; both run Lloyd's here).
-        learner: in place of hard EM, any energax learner.
+        n_init: the number of starts, run side by side; "auto" is 10 for "random", else 1. Centres given by
+            `init` are one start. The best of several fits is then improved by moving single rows (Hartigan
+            and Wong, 1979).
+        max_iter: the most iterations.
+        tol: stop when the summed squared movement of the centres is at most this fraction of the mean
+            variance of the columns.
+        verbose: whether to show a progress bar.
+        random_state: a seed or a `RandomState`.
+        copy_x: ignored; X is never changed.
+        algorithm: "lloyd" or "elkan"; both run Lloyd's algorithm here, which has the same result.
+        temperature: above 0, soft k-means with responsibilities ∝ exp(−‖x − c‖² / temperature).
+        learner: a learner of energax.learn, instead of hard EM.
+
+    Attributes:
+        cluster_centers_: the centres, (n_clusters, n_features).
+        labels_: the nearest centre of every row of the training data.
+        inertia_: the sum of the squared distances of the rows to their nearest centre.
+        converged_, n_iter_: whether the fit converged, and after how many iterations it stopped.
+        energy_: the fitted model.
+        fit_: details of the fit.
 
     >>> X = np.array([[0.0], [1.0], [10.0], [11.0]])
     >>> km = KMeans(2, random_state=0).fit(X)
@@ -76,7 +94,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         self.learner = learner
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the centres from `n_init` starts side by side; the best is kept."""
+        """Fit the centres from `n_init` starts; the best fit is kept.
+
+        Args:
+            X: a table (n_samples, n_features); NaN marks a missing value.
+            y: ignored.
+            sample_weight: the weights of the rows, (n_samples,).
+        """
         rows = X
         X, data, weight = self._validate_input(X, sample_weight, reset=True)
         self.n_batches_seen_ = 0
@@ -84,56 +108,58 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
             energy, initialise, n_init = self._start(X)
             if self.n_init not in ("auto", n_init):
                 warnings.warn(
-                    f"KMeans makes one start, not n_init={self.n_init}, from centres that init gives. "
+                    f"KMeans makes one start, not n_init={self.n_init}, if init gives the centres. "
                     "Leave n_init at 'auto'.",
                     RuntimeWarning,
                     stacklevel=3,
                 )
-            options = {"weights": weight, "epochs": self.max_iter, "tolerance": True}
+            options = {"weights": weight, "validated": True, "epochs": self.max_iter, "tolerance": True}
             learner = self._em(X, keep_statistics=True)
             self._learn(energy, data, learner, n_init=n_init, initialise=initialise, **options)
             for _ in range(_REPAIRS):
-                moved = self._without_empty(X, self._finish(data, weight))
+                moved = self._move_empty_centers(X, self._set_labels(data, weight))
                 if moved is None:
                     break
                 self._learn(moved, data, learner, initialise=False, **options)
             else:
-                self._finish(data, weight)
-            if n_init > 1 and self._may_move_rows(X):
+                self._set_labels(data, weight)
+            if n_init > 1 and self._can_move_rows(X):
                 self._move_rows(X, data, weight)
-        self._tell_of_empty()
+        self._warn_of_empty_clusters()
         if weight is not None and len(X) < _num_samples(rows):
             self.labels_ = self.predict(rows)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """`fit`, and the nearest centre of every row."""
+        """Fit the centres and return the nearest one of every row."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """`fit`, and the distance of every row from every centre."""
+        """Fit the centres and return the distance of every row to every centre."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One step of minibatch k-means, going on from the rows seen before, by `fit` too.
+        """Run one step of minibatch k-means, continuing from earlier calls of `partial_fit` or `fit`.
 
-        A call weighs by its rows, and old rows are forgotten slowly.
+        Each call counts by its number of rows, and old rows are forgotten slowly.
         """
         first = not hasattr(self, "energy_")
         X, data, weight = self._validate_input(X, sample_weight, reset=first)
         with self._precision():
             energy, initialise, _ = self._start(X) if first else (self.energy_, False, 1)
-            learner = self._em(X, decay=_FORGETTING)
+            learner = self._em(X, decay=_DECAY)
             if not first:
                 learner = self._continue(learner)
-            self._learn(energy, data, learner, weights=weight, epochs=1, initialise=initialise)
-            self._finish(data, weight)
+            options = {"weights": weight, "validated": True, "epochs": 1}
+            self._learn(energy, data, learner, initialise=initialise, **options)
+            self._set_labels(data, weight)
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
         return self
 
-    # -- the door --------------------------------------------------------------------------
+    # -- before learning -------------------------------------------------------------------
 
     def _validate_input(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
+        """Return X, the data of the model and the weights."""
         self._check_counts("n_clusters", "max_iter")
         if self.n_init != "auto":
             self._check_counts("n_init")
@@ -142,18 +168,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         for name in ("tol", "temperature"):
             check_number(name, getattr(self, name))
         X = self._check_X(X, reset=reset)
-        X, weight = self._counted(X, sample_weight)
+        X, weight = self._drop_zero_weight(X, sample_weight)
         if reset and len(X) < self.n_clusters:
             raise BadInput(
                 "X",
                 f"n_samples={len(X)}",
                 f"n_samples >= n_clusters = {self.n_clusters}",
-                "Ask for fewer clusters.",
+                "Use fewer clusters.",
             )
-        return X, {"x": check_no_empty_column(with_mask(X))}, weight
+        return X, {"x": check_no_empty_column(mask_missing(X))}, weight
 
     def _start(self, X: np.ndarray) -> tuple[Centroids, bool, int]:
-        """(energy, whether to initialise it, starts)."""
+        """Return the initial model, whether to initialise it from data, and the number of starts."""
         shape, init = (self.n_clusters, X.shape[1]), self.init
         if isinstance(init, str):
             if init not in _STARTS:
@@ -169,119 +195,117 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         return Centroids(jnp.asarray(centers)), False, 1
 
     def _em(self, X: np.ndarray, **options: Any) -> Any:
+        """Return hard or soft EM, or the argument `learner`."""
         if self.learner is not None:
-            return self._chosen_learner(None, None)
-        # No centre is known better than to the rounding of its coordinates.
+            return self._make_learner(None, None)
+        # Centres are not known better than to the rounding error of their coordinates.
         squares = np.einsum("ij,ij->j", X, X) / len(X)
-        if holes := bool(np.isnan(squares).any()):
+        if has_missing := bool(np.isnan(squares).any()):
             squares = np.nanmean(X**2, 0)
         rounding = float(np.finfo(self.dtype_).eps) ** 2 * self.n_clusters * float(squares.sum())
-        variance = (np.nanvar if holes else np.var)(X, 0).mean() if self.tol else 0.0
+        variance = (np.nanvar if has_missing else np.var)(X, 0).mean() if self.tol else 0.0
         tol = max(self.tol * float(variance), 64 * rounding)
         temperature = float(self.temperature) if self.temperature else 0.0
         return EM(
             temperature=temperature,
             criterion="parameters",
-            chunk=_CHUNK,
+            chunk=sizes.KMEANS_ROWS.value,
             tol=jnp.asarray(tol, self.dtype_),
             **options,
         )
 
-    # -- what is left after a fit ------------------------------------------------------------
+    # -- after learning ----------------------------------------------------------------------
 
-    def _finish(self, data: Any, weight: Any) -> np.ndarray:
-        """Labels and inertia at the centres now; → each row's squared distance from its own."""
-        self.labels_, distances = map_chunks(nearest, self.energy_, data)
-        shared = distances if weight is None else distances * weight
-        self.inertia_ = float(shared.sum(dtype=np.float64))
+    def _set_labels(self, data: Any, weight: Any) -> np.ndarray:
+        """Set `labels_` and `inertia_`; return the squared distance of every row to its nearest centre."""
+        self.labels_, distances = components.nearest(self.energy_, data)
+        self.inertia_ = _total(distances, weight)
         return distances
 
-    def _without_empty(self, X: np.ndarray, distances: np.ndarray) -> Centroids | None:
-        """Centres that no row is nearest to, moved to the rows worst off; None if there are none."""
+    def _move_empty_centers(self, X: np.ndarray, distances: np.ndarray) -> Centroids | None:
+        """Return the centres, those of empty clusters moved to the farthest rows; None if none can move."""
         empty = np.flatnonzero(np.bincount(self.labels_, minlength=self.n_clusters) == 0)
         if not len(empty) or self.temperature or self.learner is not None:
             return None
-        worst = np.argsort(-distances, kind="stable")
-        rows = worst[: len(empty)]
-        if not distances[rows].all():  # fewer different rows than centres: nowhere to go
+        rows = np.argsort(-distances, kind="stable")[: len(empty)]
+        if not distances[rows].all():  # fewer different rows than centres
             return None
         centers = self.cluster_centers_.copy()
         centers[empty] = np.where(np.isnan(X[rows]), centers[self.labels_[rows]], X[rows])
         return Centroids(jnp.asarray(centers))
 
-    def _tell_of_empty(self) -> None:
-        """Warn of centres that no row is nearest to; at a temperature centres may well coincide."""
+    def _warn_of_empty_clusters(self) -> None:
+        """Warn of empty clusters; with a temperature, centres may coincide."""
         used = np.count_nonzero(np.bincount(self.labels_))
         if used < self.n_clusters and not self.temperature:
             warnings.warn(
                 f"KMeans converged to {used} distinct clusters, fewer than n_clusters={self.n_clusters}: "
-                "X may have no more distinct rows. Ask for fewer clusters.",
+                "X may have no more distinct rows. Use fewer clusters.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
 
-    def _may_move_rows(self, X: np.ndarray) -> bool:
+    def _can_move_rows(self, X: np.ndarray) -> bool:
         hard = not self.temperature and self.learner is None
         return hard and len(X) * self.n_clusters <= _MOST_SCORES and not np.isnan(X).any()
 
     def _move_rows(self, X: np.ndarray, data: Any, weight: Any) -> None:
-        """Whoever asks for many starts wants the best there is: the winner, improved row by row."""
+        """Improve the best of several fits by moving single rows between clusters."""
         ones = np.ones(len(X), X.dtype) if weight is None else weight
         before = self.energy_, self.inertia_
-        self.energy_ = Centroids(jnp.asarray(single_moves(X, ones, self.cluster_centers_, self.labels_)))
-        self._finish(data, weight)
+        self.energy_ = Centroids(jnp.asarray(hartigan_wong(X, ones, self.cluster_centers_, self.labels_)))
+        self._set_labels(data, weight)
         if self.inertia_ > before[1]:
             self.energy_ = before[0]
-            self._finish(data, weight)
+            self._set_labels(data, weight)
 
-    def _nearest(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # -- clusters of rows --------------------------------------------------------------------
+
+    def _query(self, function: Any, X: np.ndarray, *arguments: Any) -> Any:
+        """Return `function(model, data, *arguments)` of a validated table."""
         with self._precision():
-            return map_chunks(nearest, self.energy_, {"x": with_mask(X)})
-
-    # -- which cluster -----------------------------------------------------------------------
-
-    def _rows(self, X: Any) -> np.ndarray:
-        self._check_fitted()
-        return self._check_X(X, reset=False)
+            return function(self.energy_, {"x": mask_missing(X)}, *arguments)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The nearest centre of every row."""
-        return self._nearest(self._rows(X))[0]
+        """Return the nearest centre of every row, (n_samples,)."""
+        return self._query(components.nearest, self._check_new_X(X))[0]
 
     def responsibilities(self, X: Any) -> np.ndarray:
-        """∝ exp(−‖x − c‖² / temperature); certainties where that is 0. (n, n_clusters)."""
-        X = self._rows(X)
-        with self._precision():
-            if self.temperature:
-                heat, data = jnp.asarray(self.temperature, self.dtype_), {"x": with_mask(X)}
-                return map_chunks(
-                    lambda energy, rows: responsibilities(energy, rows, heat), self.energy_, data
-                )
-        return np.eye(self.n_clusters, dtype=X.dtype)[self._nearest(X)[0]]
+        """Return the responsibility ∝ exp(−‖x − c‖² / temperature) of every centre, (n_samples, n_clusters).
+
+        At temperature 0 it is 1 for the nearest centre and 0 for others.
+        """
+        X = self._check_new_X(X)
+        if self.temperature:
+            return self._query(components.responsibilities, X, np.asarray(self.temperature, self.dtype_))
+        return np.eye(self.n_clusters, dtype=self.dtype_)[self._query(components.nearest, X)[0]]
 
     def transform(self, X: Any) -> np.ndarray:
-        """The distance of every row from every centre, (n, n_clusters)."""
-        X = self._rows(X)
-        with self._precision():
-            return np.sqrt(np.maximum(-map_chunks(joint, self.energy_, {"x": with_mask(X)}), 0))
+        """Return the distance of every row to every centre, (n_samples, n_clusters)."""
+        return np.sqrt(np.maximum(-self._query(components.log_joint, self._check_new_X(X)), 0))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the summed squared distances from the nearest centres."""
-        X = self._rows(X)
+        """Return minus the sum of the squared distances to the nearest centres."""
+        X = self._check_new_X(X)
         weight = self._check_weight(sample_weight, X)
-        distances = self._nearest(X)[1]
-        return -float((distances if weight is None else distances * weight).sum(dtype=np.float64))
+        return -_total(self._query(components.nearest, X)[1], weight)
 
     def impute(self, X: Any) -> np.ndarray:
-        """X with what is missing taken from the nearest centre."""
-        X = self._rows(X)
-        return np.where(np.isnan(X), self.cluster_centers_[self._nearest(X)[0]], X)
+        """Return X with missing values taken from the nearest centre."""
+        X = self._check_new_X(X)
+        return np.where(np.isnan(X), self.cluster_centers_[self._query(components.nearest, X)[0]], X)
 
     @property
     def cluster_centers_(self) -> np.ndarray:
+        """The centres, (n_clusters, n_features)."""
         self._check_fitted()
         return np.asarray(self.energy_.centers)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters
+
+
+def _total(distances: np.ndarray, weight: np.ndarray | None) -> float:
+    """The weighted sum of the distances, in float64."""
+    return float((distances if weight is None else distances * weight).sum(dtype=np.float64))

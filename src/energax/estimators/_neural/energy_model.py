@@ -1,4 +1,4 @@
-"""A neural energy on ℝᵈ as a recipe."""
+"""`EnergyModel`: a density estimator with a neural network."""
 
 from __future__ import annotations
 
@@ -9,34 +9,46 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.sizes import IMPUTED_ROWS, map_table, pad_rows, slices
 from ...energies import NeuralEnergy
 from ...estimate import Estimate
 from ...infer import MCMC, Importance, log_partition, posterior
 from ...learn import NoiseContrastive
 from ...samplers import Langevin
 from .._base import Density
-from .._common.layers import Scalar, Tilted, network
-from .._common.scaling import Standardised
-from .._common.table import bucketed, with_mask
+from .._common.layers import NetworkPlusGaussian, Squeeze, make_network
+from .._common.scaling import StandardisingEstimator
+from .._common.table import mask_missing
 
-_WARMUP = 500
-_ROWS_AT_ONCE = 128
+_WARMUP = 500  # steps of the Langevin chains
 
 
-class EnergyModel(Standardised, Density):
-    """e(x) = f(u) + ½ uᵀC⁻¹u, u the standardised columns and C their correlations: a tilted Gaussian.
+class EnergyModel(StandardisingEstimator, Density):
+    """Density estimator for real columns: a Gaussian, corrected by a neural network.
 
-    By default f is learned by noise-contrastive estimation, with the Gaussian of the data as
-    noise, so that learning starts at a model that is right to second order. `energy_` is over
-    u; `score_samples` is in the units of X. log Z is estimated by importance sampling
-    (`log_partition_`, with its standard error), and `sample` runs Langevin chains.
+    p(x) ∝ exp(−f(u) − ½ uᵀC⁻¹u), with a network f, the standardised columns u and their correlations C. By
+    default f is fitted by noise-contrastive estimation with the Gaussian of the data as noise, so that
+    training starts from that Gaussian. The normalising constant is estimated by importance sampling.
 
     Args:
-        hidden_layer_sizes, activation: of f; keep the activation smooth.
-        n_noise: draws of noise for every row.
-        learning_rate, batch_size, max_iter: of Adam; passes over the data.
-        n_importance: draws for log Z.
-        learner: any energax learner or objective: `ScoreMatching()`, `Descent(ScoreMatching())`.
+        hidden_layer_sizes, activation: of the network; use a smooth activation.
+        n_noise: draws of noise per row.
+        learning_rate: the step size of Adam.
+        batch_size: rows in a step.
+        max_iter: the number of epochs.
+        n_importance: draws for the normalising constant.
+        verbose: whether to show a progress bar.
+        random_state: a seed or a `RandomState`.
+        dtype: "float32" or "float64".
+        learner: a learner or objective of energax.learn: `ScoreMatching()`, `Descent(ScoreMatching())`.
+
+    Attributes:
+        mean_, scale_: mean and standard deviation of every column, (n_features,).
+        log_partition_: log Z in units of u, with its standard error.
+        noise_scale_: the Cholesky factor of the correlations, (n_features, n_features).
+        history_: the objective of every epoch.
+        energy_: the fitted model, over u.
+        fit_: details of the fit.
 
     Gutmann and Hyvärinen (2012), Noise-contrastive estimation of unnormalized statistical models.
 
@@ -76,46 +88,57 @@ class EnergyModel(Standardised, Density):
         self.learner = learner
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from rows X (n, d)."""
+        """Fit the model.
+
+        Args:
+            X: a table (n_samples, n_features).
+            y: ignored.
+            sample_weight: the weights of the rows, (n_samples,).
+        """
         self._check_counts("n_noise", "batch_size", "max_iter", "n_importance")
         X = self._check_X(X, reset=True)
-        X, weight = self._counted(X, sample_weight)
+        X, weight = self._drop_zero_weight(X, sample_weight)
         with self._precision():
-            self._settle_units(X, weight)
-            U = self._standardised(X)
+            self._fit_scaling(X, weight)
+            U = self._standardise(X)
             self._learn(
                 self._start(U, weight),
                 {"x": U},
                 self._learner(),
                 weights=weight,
+                validated=True,
                 epochs=self.max_iter,
                 batch_size=self.batch_size,
             )
-            self._normalise()
+            self._estimate_log_partition()
         self.n_batches_seen_ = 0
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One pass over these rows; the first call settles the units of the columns."""
+        """Run one epoch over these rows; the first call sets `mean_` and `scale_`."""
         first = not hasattr(self, "energy_")
         self._check_counts("n_noise", "batch_size", "n_importance")
         X = self._check_X(X, reset=first)
-        X, weight = self._counted(X, sample_weight)
+        X, weight = self._drop_zero_weight(X, sample_weight)
         with self._precision():
             if first:
-                self._settle_units(X, weight)
-            U = self._standardised(X)
+                self._fit_scaling(X, weight)
+            U = self._standardise(X)
             energy = self._start(U, weight) if first else self.energy_
             self._learn_more(energy, {"x": U}, self._continue(self._learner()), weights=weight)
-            self._normalise()
+            self._estimate_log_partition()
         return self
 
     def _start(self, U: np.ndarray, weight: Any) -> NeuralEnergy:
+        """Return the initial model."""
         d = U.shape[1]
-        self.noise_scale_ = correlation_root(U, weight).astype(self.dtype_)
-        built = network(d, self.hidden_layer_sizes, 1, self.activation, key=self._key(5), after=(Scalar(),))
+        self.noise_scale_ = correlation_cholesky(U, weight).astype(self.dtype_)
+        network = make_network(
+            d, self.hidden_layer_sizes, 1, self.activation, key=self._key(5), after=(Squeeze(),)
+        )
         inverse = np.linalg.inv(self.noise_scale_.astype(float))
-        return NeuralEnergy(Tilted(built, jnp.asarray(inverse.astype(self.dtype_))), d, confinement=0.0)
+        total = NetworkPlusGaussian(network, jnp.asarray(inverse.astype(self.dtype_)))
+        return NeuralEnergy(total, d, confinement=0.0)
 
     def _noise(self) -> Any:
         """The Gaussian of the standardised data."""
@@ -125,53 +148,57 @@ class EnergyModel(Standardised, Density):
         return MultivariateNormal(jnp.zeros(len(root), root.dtype), scale_tril=root)
 
     def _learner(self) -> Any:
-        return self._chosen_learner(lambda: NoiseContrastive(self._noise(), self.n_noise), self._adam)
+        return self._make_learner(lambda: NoiseContrastive(self._noise(), self.n_noise), self._adam)
 
-    def _normalise(self) -> None:
+    def _estimate_log_partition(self) -> None:
         method = Importance(self._noise(), int(self.n_importance))
         self.log_partition_ = log_partition(self.energy_, method, key=self._key(6))
 
-    # -- reading -----------------------------------------------------------------------------
+    # -- densities and draws -----------------------------------------------------------------
 
     def log_prob(self, X: Any) -> Estimate:
-        """log p(x) = −e(u) − log Z − Σ log scale; the standard error is that of log Z, shared by all rows."""
-        self._check_fitted()
-        X = self._check_X(X, reset=False)
+        """Return log p(x) of every row in nats; its standard error is that of log Z, shared by all rows."""
+        X = self._check_new_X(X)
         with self._precision():
-            e = np.asarray(_energies(self.energy_, bucketed(self._standardised(X))))[: len(X)]
+            energy = map_table(lambda u: _energies(self.energy_, u), self._standardise(X))
         log_z = self.log_partition_
         shared = float(log_z.stderr)
-        return Estimate(-e - log_z.value - self._log_units(X), shared, "estimate", log_z.method, shared)
+        return Estimate(
+            -energy - log_z.value - self._log_scale_sum(X), shared, "estimate", log_z.method, shared
+        )
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
-        """Rows drawn by Langevin chains, one chain a row."""
-        return self._in_units_of_X(super().sample(n_samples))
+        """Draw rows from the model by Langevin chains, one chain per row."""
+        return self._unstandardise(super().sample(n_samples))
 
-    def _sampler(self, n: int) -> Any:
+    def _sample_method(self, n: int) -> Any:
         return MCMC(Langevin(), n_chains=n, warmup=_WARMUP)
 
     def impute(self, X: Any) -> np.ndarray:
-        """X with each missing value at its mean given what is known of its row, by Langevin chains."""
-        self._check_fitted()
-        X = self._check_X(X, reset=False, allow_nan=True)
+        """Return X with each missing value replaced by its mean given the observed values of its row.
+
+        The means are averages over Langevin chains.
+        """
+        X = self._check_new_X(X, allow_nan=True)
         rows = np.flatnonzero(np.isnan(X).any(1))
         out = X.copy()
+        method = MCMC(Langevin(), n_draws=400, warmup=_WARMUP)
         with self._precision():
-            for start in range(0, len(rows), _ROWS_AT_ONCE):
-                some = rows[start : start + _ROWS_AT_ONCE]
-                given = bucketed({"x": with_mask(self._standardised(X[some]))})
-                method = MCMC(Langevin(), n_draws=400, warmup=_WARMUP)
-                found = posterior(self.energy_, given, method, key=self._key(4, start)).mean["x"][: len(some)]
-                out[some] = np.where(np.isnan(X[some]), self._in_units_of_X(found), X[some])
+            for chunk in slices(len(rows), IMPUTED_ROWS.value):
+                some = X[rows[chunk]]
+                data = pad_rows({"x": mask_missing(self._standardise(some))})
+                found = posterior(self.energy_, data, method, key=self._key(4, chunk.start))
+                mean = self._unstandardise(found.mean["x"][: len(some)])
+                out[rows[chunk]] = np.where(np.isnan(some), mean, some)
         return out
 
 
-def correlation_root(U: np.ndarray, weight: Any) -> np.ndarray:
-    """The Cholesky factor of the correlations, held away from singular."""
+def correlation_cholesky(U: np.ndarray, weight: Any) -> np.ndarray:
+    """Return the Cholesky factor of the correlations of standardised columns, regularised."""
     w = np.ones(len(U)) if weight is None else np.asarray(weight, float)
     C = (U * w[:, None]).T.astype(float) @ U / w.sum()
     d = len(C)
-    # One row, or a constant column, has no spread: it gets that of one unit.
+    # A single row or a constant column has no variance; it is set to 1.
     C[np.diag_indices(d)] = np.where(np.diag(C) > 1e-6, np.diag(C), 1.0)
     return np.linalg.cholesky(C + 1e-3 * np.eye(d))
 

@@ -1,4 +1,4 @@
-"""The restricted Boltzmann machine as a recipe."""
+"""`BernoulliRBM`: a restricted Boltzmann machine for binary data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.sizes import LISTED_NUMBERS, map_table, pad_rows, pad_size
 from ...energies import RBM
 from ...errors import BadInput
 from ...infer import MCMC
@@ -17,31 +18,43 @@ from ...learn import ContrastiveDivergence
 from ...missing import is_masked, mask_of
 from ...samplers import Gibbs
 from .._base import Density, Transformer
-from .._common.table import bucket, bucketed, check_no_empty_column, with_mask, zeros_and_ones
+from .._common.table import binarize, check_no_empty_column, mask_missing
 
-_SWEEPS = 200  # of the chains that fill in, or draw, rows
-_CHAINS = 4  # of every row, since one may stay where it began
+_SWEEPS = 200  # of the chains that impute or draw rows
+_CHAINS = 4  # per row, since a single chain may stay in one mode
 _MOST_STATES = 2**12  # of the hidden units, to sum over for every row
-_MOST_LISTED = 2**24  # hidden states times rows, for exact draws
 
 
 class BernoulliRBM(Transformer, Density):
-    """A binary restricted Boltzmann machine, e(x, z) = −xᵀWz − bᵀx − cᵀz.
+    """Restricted Boltzmann machine with binary visible and hidden units.
 
-    The names are those of scikit-learn's; the learner is any (by default contrastive
-    divergence with one sweep, by Adam). log p(x) is exact while there are at most 20 units in
-    one of the layers; else log Z is estimated by annealed importance sampling, and `log_prob` tells
-    how well. NaN marks a pixel that is not known, in `fit` and everywhere after.
+    p(x, z) ∝ exp(xᵀWz + bᵀx + cᵀz). Arguments, methods and attributes have the names of scikit-learn's
+    `BernoulliRBM`. It is fitted by contrastive divergence with one sweep and Adam by default; any learner of
+    energax may be used. log p(x) is exact while one of the layers has at most 20 units; else log Z is
+    estimated by annealed importance sampling, and `log_prob` gives the standard error. NaN marks a missing
+    value.
 
     Args:
-        n_components: hidden units.
-        learning_rate, batch_size, n_iter: of the default learner; passes over the data.
-        binarize: values above it count as 1, the others as 0; None takes only zeros and ones.
-        learner: an energax learner, or an objective for Adam: `Descent(NegativeLogLikelihood())`.
+        n_components: the number of hidden units.
+        learning_rate: the step size of Adam.
+        batch_size: rows in a step.
+        n_iter: the number of epochs.
+        verbose: whether to show a progress bar.
+        random_state: a seed or a `RandomState`.
+        binarize: values above this threshold are 1, others 0; None requires zeros and ones.
+        learner: a learner of energax.learn, such as `Descent(NegativeLogLikelihood())`, or an objective,
+            which is minimised by Adam.
+
+    Attributes:
+        components_: Wᵀ, (n_components, n_features).
+        intercept_visible_, intercept_hidden_: b and c.
+        history_: the objective of every epoch.
+        energy_: the fitted model, for functions such as `energax.posterior`.
+        fit_: details of the fit.
 
     >>> X = np.tile([[1, 0, 1, 0], [0, 1, 0, 1]], (50, 1))
     >>> rbm = BernoulliRBM(2, learning_rate=0.1, n_iter=100, random_state=0).fit(X)
-    >>> round(rbm.score(X), 1)                                # the best there is: −log 2
+    >>> round(rbm.score(X), 1)                                # the maximum: −log 2
     -0.7
     """
 
@@ -70,19 +83,26 @@ class BernoulliRBM(Transformer, Density):
         self.learner = learner
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from rows of zeros and ones."""
+        """Fit the model.
+
+        Args:
+            X: zeros and ones, (n_samples, n_features); NaN marks a missing value.
+            y: ignored.
+            sample_weight: the weights of the rows, (n_samples,).
+        """
         self._check_counts("n_components", "batch_size", "n_iter")
         X = self._check_X(X, reset=True)
-        X, weight = self._counted(X, sample_weight)
+        X, weight = self._drop_zero_weight(X, sample_weight)
         self.random_state_ = self._generator()
         with self._precision():
-            data = self._given(X)
+            data = self._to_data(X)
             check_no_empty_column(data["x"])
             self._learn(
                 RBM.random(X.shape[1], self.n_components, key=self._key()),
                 data,
                 self._learner(),
                 weights=weight,
+                validated=True,
                 epochs=self.n_iter,
                 batch_size=self.batch_size,
                 initialise=True,
@@ -91,50 +111,48 @@ class BernoulliRBM(Transformer, Density):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One pass over these rows, going on from where the last one ended."""
+        """Run one epoch over these rows, continuing from earlier calls."""
         first = not hasattr(self, "energy_")
         self._check_counts("n_components", "batch_size")
         X = self._check_X(X, reset=first)
-        X, weight = self._counted(X, sample_weight)
+        X, weight = self._drop_zero_weight(X, sample_weight)
         if first:
             self.random_state_ = self._generator()
         with self._precision():
             start = RBM.random(X.shape[1], self.n_components, key=self._key()) if first else self.energy_
             learner = self._continue(self._learner())
-            self._learn_more(start, self._given(X), learner, weights=weight, initialise=first)
+            self._learn_more(start, self._to_data(X), learner, weights=weight, initialise=first)
         return self
 
     def _learner(self) -> Any:
-        return self._chosen_learner(lambda: ContrastiveDivergence(), self._adam)
+        return self._make_learner(lambda: ContrastiveDivergence(), self._adam)
 
-    def _given(self, X: np.ndarray) -> dict[str, Any]:
-        return {"x": with_mask(zeros_and_ones(X, self.binarize))}
+    def _to_data(self, X: np.ndarray) -> dict[str, Any]:
+        return {"x": mask_missing(binarize(X, self.binarize))}
 
-    # -- the hidden units ------------------------------------------------------------------
+    # -- hidden units ------------------------------------------------------------------------
 
     def transform(self, X: Any) -> np.ndarray:
-        """p(z = 1 | x) of every row and hidden unit."""
-        self._check_fitted()
-        X = self._check_X(X, reset=False)
+        """Return the probability p(z = 1 | x) of every hidden unit, (n_samples, n_components)."""
+        data = self._to_data(self._check_new_X(X))
         with self._precision():
-            rows = bucketed(self._given(X))
-            if is_masked(rows["x"]):
-                return self._means(rows, self._key(3))[1][: len(X)]
-            return np.asarray(_hidden_means(self.energy_, rows["x"]))[: len(X)]
+            if is_masked(data["x"]):
+                return self._posterior_means(data, self._key(3))[1]
+            return map_table(lambda x: _hidden_means(self.energy_, x), data["x"])
 
-    def _means(self, rows: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(E[x], E[z]) given the known pixels: exactly while hidden states can be listed, else by chains."""
-        listed = 2**self.n_components <= _MOST_STATES
-        found = _listed_means(self.energy_, rows) if listed else _chain_means(self.energy_, rows, key)
-        return np.asarray(found[0]), np.asarray(found[1])
+    def _posterior_means(self, data: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return (E[x], E[z]) given observed values: exactly if there are few hidden states, else by MCMC."""
+        n, rows = len(data["x"].value), pad_rows(data)
+        exact = 2**self.n_components <= _MOST_STATES
+        means = _enumerate_means(self.energy_, rows) if exact else _gibbs_means(self.energy_, rows, key)
+        return np.asarray(means[0])[:n], np.asarray(means[1])[:n]
 
     def gibbs(self, v: Any) -> np.ndarray:
-        """The rows after one sweep of Gibbs sampling; a new one at every call, as in scikit-learn."""
-        self._check_fitted()
-        X = self._check_X(v, reset=False)
+        """Return the rows v after one sweep of Gibbs sampling, with new random numbers in every call."""
+        X = self._check_new_X(v)
         with self._precision():
             key = jax.random.key(self.random_state_.randint(2**31 - 1))
-            rows = bucketed(self._given(X))
+            rows = pad_rows(self._to_data(X))
             if is_masked(rows["x"]):
                 raise BadInput("v", "missing values (NaN)", "complete rows", "Call impute(X) first.")
             return np.asarray(_sweep(self.energy_, rows, key))[: len(X)].astype(X.dtype)
@@ -142,30 +160,29 @@ class BernoulliRBM(Transformer, Density):
     # -- rows --------------------------------------------------------------------------------
 
     def impute(self, X: Any) -> np.ndarray:
-        """X with each missing pixel at its more probable value given the known ones."""
-        self._check_fitted()
-        X = self._check_X(X, reset=False)
+        """Return X with each missing value replaced by the more probable one given the observed values."""
+        X = self._check_new_X(X)
+        data = self._to_data(X)
+        if not is_masked(data["x"]):
+            return X.copy()
         with self._precision():
-            rows = bucketed(self._given(X))
-            if not is_masked(rows["x"]):
-                return X.copy()
-            on = self._means(rows, self._key(4))[0][: len(X)] > 0.5
+            on = self._posterior_means(data, self._key(4))[0] > 0.5
         return np.where(np.isnan(X), on, X).astype(X.dtype)
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
-        """Rows drawn from the model: exactly while hidden states can be listed, else by Gibbs chains."""
+        """Draw rows from the model: exactly if there are few hidden states, else by Gibbs sampling."""
         n = self._check_n_samples(n_samples)
-        if bucket(n) * 2**self.n_components > _MOST_LISTED:
+        if pad_size(n) * 2**self.n_components > LISTED_NUMBERS.value:
             return super().sample(n)
         with self._precision():
-            hidden = draw(self.energy_.over("x"), bucket(n), key=self._key(2))["z"]
-            rows = _visible_draws(self.energy_, hidden, jax.random.split(self._key(5), len(hidden)))
+            hidden = draw(self.energy_.over("x"), pad_size(n), key=self._key(2))["z"]
+            rows = _draw_visible(self.energy_, hidden, jax.random.split(self._key(5), len(hidden)))
             return np.asarray(rows)[:n].astype(self.dtype_)
 
-    def _sampler(self, n: int) -> Any:
+    def _sample_method(self, n: int) -> Any:
         return MCMC(Gibbs(), n_chains=n, warmup=_SWEEPS)
 
-    # -- scikit-learn's names for θ --------------------------------------------------------
+    # -- attributes with scikit-learn's names ----------------------------------------------------
 
     @property
     def components_(self) -> np.ndarray:
@@ -175,11 +192,13 @@ class BernoulliRBM(Transformer, Density):
 
     @property
     def intercept_visible_(self) -> np.ndarray:
+        """b, (n_features,)."""
         self._check_fitted()
         return np.asarray(self.energy_.bias)
 
     @property
     def intercept_hidden_(self) -> np.ndarray:
+        """c, (n_components,)."""
         self._check_fitted()
         return np.asarray(self.energy_.hidden_bias)
 
@@ -190,7 +209,7 @@ def _hidden_means(energy: RBM, x: Any) -> Any:
 
 
 @eqx.filter_jit
-def _visible_draws(energy: RBM, z: Any, keys: Any) -> Any:
+def _draw_visible(energy: RBM, z: Any, keys: Any) -> Any:
     return jax.vmap(lambda z, key: energy.conditional("x", z=z).sample(key))(jnp.asarray(z), keys)
 
 
@@ -200,34 +219,35 @@ def _sweep(energy: RBM, rows: Any, key: Any) -> Any:
 
 
 @eqx.filter_jit
-def _listed_means(energy: RBM, rows: Any) -> tuple[Any, Any]:
-    """(E[x], E[z]) given what is known of x, as sums over all z; a known pixel may be anything in E[x]."""
+def _enumerate_means(energy: RBM, rows: Any) -> tuple[Any, Any]:
+    """Return (E[x], E[z]) given observed values, by sums over all z; E[x] is valid for missing ones only."""
     states = energy.spaces["z"].values().astype(energy.bias.dtype)
     visible = jax.vmap(lambda z: energy.conditional("x", z=z).mean)(states)
 
     def one(row):
-        share = jax.nn.softmax(-jax.vmap(lambda z: energy(x=row, z=z))(states))
-        return share @ visible, share @ states
+        probability = jax.nn.softmax(-jax.vmap(lambda z: energy(x=row, z=z))(states))
+        return probability @ visible, probability @ states
 
     return jax.lax.map(one, jax.tree.map(jnp.asarray, rows["x"]))
 
 
 @eqx.filter_jit
-def _chain_means(energy: RBM, rows: Any, key: Any) -> tuple[Any, Any]:
-    """The same as means of p(x | z) and p(z | x) along a few chains a row."""
+def _gibbs_means(energy: RBM, rows: Any, key: Any) -> tuple[Any, Any]:
+    """Return the same as averages of p(x | z) and p(z | x) along a few Gibbs chains per row."""
     sampler, n = Gibbs(), len(rows["x"].observed)
     rows = jax.tree.map(lambda a: jnp.tile(a, (_CHAINS, 1)), rows)
-    seen = mask_of(rows["x"])
+    observed = mask_of(rows["x"])
     start = sampler.complete(energy, rows, _SWEEPS, key)["x"]
     visible = jax.vmap(lambda z: energy.conditional("x", z=z).mean)
     hidden = jax.vmap(lambda x: energy.conditional("z", x=x).mean)
 
     def sweep(i, carry):
         x, on, units = carry
-        state = sampler.advance(energy, {"x": x}, 1, jax.random.fold_in(key, i), {"x": seen, "z": None})
+        clamped = {"x": observed, "z": None}
+        state = sampler.advance(energy, {"x": x}, 1, jax.random.fold_in(key, i), clamped)
         return state["x"], on + visible(state["z"]), units + hidden(state["x"])
 
     zero = jnp.zeros_like(hidden(start))
     _, on, units = jax.lax.fori_loop(0, _SWEEPS, sweep, (start, jnp.zeros_like(start), zero))
-    of_rows = lambda total: total.reshape(_CHAINS, n, -1).sum(0) / (_CHAINS * _SWEEPS)
-    return of_rows(on), of_rows(units)
+    average = lambda total: total.reshape(_CHAINS, n, -1).sum(0) / (_CHAINS * _SWEEPS)
+    return average(on), average(units)

@@ -1,4 +1,4 @@
-"""The variational autoencoder as a recipe: a decoder, and the encoder it was learned with."""
+"""`VAE`: a variational autoencoder."""
 
 from __future__ import annotations
 
@@ -10,41 +10,56 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.utils import check_array
 
+from ..._util.sizes import map_table, pad_rows
 from ...energies import Bernoulli, Decoder, Gaussian
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...fitting import Learner
 from ...infer import Importance
 from ...learn import ELBO, Descent
-from ...missing import is_masked
 from ...nn import Encoder
-from .._base import Density, Transformer, translate_sklearn_errors
-from .._common.layers import Rescale, SeenStandardised, early_stopping_options, network
-from .._common.scaling import Standardised, moments
-from .._common.table import are_binary, bucketed, check_no_empty_column, with_mask, zeros_and_ones
+from .._base import Density, Transformer
+from .._common.early_stopping import early_stopping_options
+from .._common.layers import FixedAffine, StandardiseObserved, layer_sizes, make_network
+from .._common.scaling import StandardisingEstimator, mean_and_scale
+from .._common.sklearn_errors import translate_sklearn_errors
+from .._common.table import check_binary, check_no_empty_column, is_binary, mask_missing
 
 _DRAWS = 100  # of z, for the mean of a missing value
 
 
-class VAE(Transformer, Standardised, Density):
-    """e(x, z) = −log N(z; 0, I) − log p(x | f(z)), learned with an encoder q(z | x).
+class VAE(Transformer, StandardisingEstimator, Density):
+    """Variational autoencoder: a latent variable model of binary or real columns.
 
-    `score_samples` is the importance-weighted lower bound on log p(x) with `n_importance` draws.
-    NaN marks a value that is not known: it drops its term, and `impute` fills it. Real columns
-    are standardised first (`mean_`, `scale_`): `energy_` and `encoder_` are over what comes out,
-    everything else is in the units of X.
+    The model is p(z) = N(0, I) and p(x | z) with a decoder network, fitted together with an encoder network
+    q(z | x). `score_samples` is a lower bound on log p(x), the importance-weighted bound. NaN marks a missing
+    value. Real columns are standardised first.
 
     Args:
-        n_components: hidden dimensions.
-        hidden_layer_sizes, activation: of the decoder and (in reverse) of the encoder.
-        likelihood: "bernoulli" for zeros and ones, "gaussian" for real columns (with one
-            learned scale a column), "auto" to look, or an object of energax.energies, which is
-            given the columns as they are.
-        samples: draws of z a row in learning; more than one is the importance-weighted bound.
-        learning_rate, batch_size, max_iter: of Adam; passes over the data.
-        early_stopping, validation_fraction, n_iter_no_change: hold out a share of the rows,
-            stop when they get no better, keep the best.
-        learner: any energax learner with an encoder partner: `Descent(ELBO(encoder))`.
+        n_components: the number of latent dimensions.
+        hidden_layer_sizes, activation: of the decoder and, in reverse order, of the encoder.
+        likelihood: "bernoulli" for zeros and ones, "gaussian" for real columns (with one fitted standard
+            deviation per column), "auto" to choose by the values of X, or a likelihood of
+            energax.energies, for columns that are not standardised.
+        samples: draws of z per row in training; more than one is the importance-weighted bound.
+        learning_rate: the step size of Adam.
+        batch_size: rows in a step.
+        max_iter: the most epochs.
+        early_stopping, validation_fraction, n_iter_no_change: hold out a fraction of the rows, stop when
+            their bound has not improved for `n_iter_no_change` epochs, and keep the best networks.
+        n_importance: draws of z per row for `log_prob` and `score_samples`.
+        verbose: whether to show a progress bar.
+        random_state: a seed or a `RandomState`.
+        dtype: "float32" or "float64".
+        learner: a learner of energax.learn that trains an encoder: `Descent(ELBO(encoder))`.
+
+    Attributes:
+        mean_, scale_: mean and standard deviation of every column, (n_features,); 0 and 1 for columns that
+            are not standardised.
+        energy_: the fitted decoder, over standardised columns.
+        encoder_: the fitted encoder, over standardised columns.
+        history_: the objective of every epoch.
+        fit_: details of the fit.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes.
 
@@ -96,90 +111,93 @@ class VAE(Transformer, Standardised, Density):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True  # score_samples draws
+        tags.non_deterministic = True  # score_samples is a Monte Carlo estimate
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn decoder and encoder from rows X (n, d)."""
+        """Fit decoder and encoder.
+
+        Args:
+            X: a table (n_samples, n_features); NaN marks a missing value.
+            y: ignored.
+            sample_weight: the weights of the rows, (n_samples,).
+        """
         self._check_settings()
         X = self._check_X(X, reset=True)
-        X, weight = self._counted(X, sample_weight)
+        X, weight = self._drop_zero_weight(X, sample_weight)
         options: dict[str, Any] = {"epochs": self.max_iter, "batch_size": self.batch_size}
         options |= early_stopping_options(self, len(X))
         with self._precision():
             data, energy, encoder = self._start(X, weight)
             learner = self._learner(encoder)
-            self._learn(energy, data, learner, weights=weight, **options)
-        self._keep_encoder()
+            self._learn(energy, data, learner, weights=weight, validated=True, **options)
+        self.encoder_ = self.fit_.partner
         self.n_batches_seen_ = 0
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One pass over these rows, going on from where the last one ended."""
+        """Run one epoch over these rows, continuing from earlier calls."""
         first = not hasattr(self, "energy_")
         self._check_settings()
         X = self._check_X(X, reset=first)
-        X, weight = self._counted(X, sample_weight)
+        X, weight = self._drop_zero_weight(X, sample_weight)
         with self._precision():
-            start = self._start(X, weight) if first else (self._given(X), self.energy_, self.encoder_)
+            start = self._start(X, weight) if first else (self._to_data(X), self.energy_, self.encoder_)
             data, energy, encoder = start
             learner = self._continue(self._learner(encoder))
             self._learn_more(energy, data, learner, weights=weight)
-        self._keep_encoder()
+        self.encoder_ = self.fit_.partner
         return self
 
-    def _keep_encoder(self) -> None:
-        self.encoder_ = self.fit_.partner
-
     def _start(self, X: np.ndarray, weight: Any) -> tuple[dict[str, Any], Decoder, Encoder]:
-        """The rows in the units to learn in, and decoder and encoder before learning."""
+        """Return the data, and decoder and encoder before training."""
         d, k = X.shape[1], self.n_components
-        likelihood = self._likelihood(X)
+        likelihood = self._make_likelihood(X)
         self._check_values(X, likelihood)
         if isinstance(self.likelihood, str) and isinstance(likelihood, Gaussian):
-            self._settle_units(X, weight)
+            self._fit_scaling(X, weight)
             likelihood = Gaussian(jnp.ones(d))
-        else:  # zeros and ones, and what a given likelihood speaks of, stay as they are
+        else:  # binary columns, and those of a given likelihood, are not standardised
             self.mean_, self.scale_ = np.zeros(d), np.ones(d)
-        U = self._standardised(X)
-        shift, scale = (jnp.asarray(m.astype(self.dtype_)) for m in moments(U, weight))
-        real = not isinstance(likelihood, Bernoulli)
-        if not real:  # a pixel that is seldom on must not shout when it is
+        U = self._standardise(X)
+        decoder, encoder = self._make_networks(U, weight, isinstance(likelihood, Bernoulli))
+        energy = Decoder(decoder, k, likelihood)
+        data = {"x": check_no_empty_column(self._check_space(U, energy))}
+        return data, energy, Encoder(encoder, sees_mask=True)
+
+    def _make_networks(self, U: np.ndarray, weight: Any, binary: bool) -> tuple[Any, Any]:
+        """Return the networks of decoder and encoder."""
+        d, k = U.shape[1], self.n_components
+        shift, scale = (jnp.asarray(m.astype(self.dtype_)) for m in mean_and_scale(U, weight))
+        if binary:  # a constant scale: rare ones would dominate
             scale = jnp.full_like(scale, 0.5)
-        hidden = self.hidden_layer_sizes
-        hidden = (hidden,) if isinstance(hidden, (int, np.integer)) else tuple(hidden)
-        some_missing = bool(np.isnan(X).any())
-        decoder = network(
-            k, hidden, d, self.activation, key=self._key(5), after=(Rescale(shift, scale),) if real else ()
-        )
-        encoder = network(
-            d * (1 + some_missing),
-            hidden[::-1],
-            2 * k,
-            self.activation,
-            key=self._key(6),
-            before=(SeenStandardised(shift, scale, some_missing),),
-        )
-        data = {"x": check_no_empty_column(with_mask(U))}
-        return data, Decoder(decoder, k, likelihood), Encoder(encoder, sees_mask=True)
+        hidden = layer_sizes(self.hidden_layer_sizes)
+        has_missing = bool(np.isnan(U).any())
+        after = () if binary else (FixedAffine(shift, scale),)
+        before = (StandardiseObserved(shift, scale, has_missing),)
+        decoder = make_network(k, hidden, d, self.activation, key=self._key(5), after=after)
+        n_in = d * (1 + has_missing)
+        encoder = make_network(n_in, hidden[::-1], 2 * k, self.activation, key=self._key(6), before=before)
+        return decoder, encoder
 
     def _learner(self, encoder: Encoder) -> Any:
-        learner = self._chosen_learner(lambda: ELBO(encoder, self.samples), self._adam)
+        learner = self._make_learner(lambda: ELBO(encoder, self.samples), self._adam)
         objective = learner.objective if isinstance(learner, Descent) else learner
-        trains = callable(objective.partner) and type(objective).partner is not Learner.partner
-        if not trains:
+        trains_encoder = callable(objective.partner) and type(objective).partner is not Learner.partner
+        if not trains_encoder:
             raise BadInput(
                 "learner",
                 f"{type(objective).__name__}, which trains no encoder",
-                "one with an encoder beside the energy",
+                "a learner that trains an encoder",
                 "Try Descent(ELBO(encoder), optax.adam(1e-3)).",
             )
         return learner
 
-    def _likelihood(self, X: np.ndarray) -> Any:
+    def _make_likelihood(self, X: np.ndarray) -> Any:
+        """Return the likelihood object that the argument `likelihood` is or names."""
         chosen = self.likelihood
         if chosen == "auto":
-            chosen = "bernoulli" if are_binary(X).all() else "gaussian"
+            chosen = "bernoulli" if is_binary(X).all() else "gaussian"
         if chosen == "bernoulli":
             return Bernoulli()
         if chosen == "gaussian":
@@ -193,70 +211,74 @@ class VAE(Transformer, Standardised, Density):
     def _check_settings(self) -> None:
         self._check_counts("n_components", "samples", "batch_size", "max_iter", "n_importance")
 
-    def _given(self, X: np.ndarray) -> dict[str, Any]:
+    def _to_data(self, X: np.ndarray) -> dict[str, Any]:
         self._check_values(X, self.energy_.likelihood)
-        return {"x": with_mask(self._standardised(X))}
+        return {"x": self._check_space(self._standardise(X), self.energy_)}
+
+    def _check_space(self, U: np.ndarray, energy: Decoder) -> Any:
+        """Return the rows, masked where values are missing; raise if a given likelihood excludes a value."""
+        return mask_missing(U) if isinstance(self.likelihood, str) else energy.spaces["x"].check(U, "X")
 
     def _check_values(self, X: np.ndarray, likelihood: Any) -> None:
         if isinstance(likelihood, Bernoulli):
-            zeros_and_ones(X, remedy="Binarise X first, or use likelihood='gaussian'.")
+            check_binary(X, remedy="Binarise X first, or use likelihood='gaussian'.")
 
-    def _method(self):
+    def _log_prob_method(self):
         return Importance(encoder=self.encoder_, n_samples=int(self.n_importance))
 
     # -- rows --------------------------------------------------------------------------------
 
     def log_prob(self, X: Any) -> Estimate:
-        """log p(x) of every row in nats: the importance-weighted lower bound, in the units of X."""
-        found = super().log_prob(X)
-        return found - self._log_units(self._check_X(X, reset=False))
+        """Return a lower bound on log p(x) of every row in nats, with its standard error."""
+        X = self._check_new_X(X)
+        return self._log_prob(X) - self._log_scale_sum(X)
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
-        """Rows drawn from the model."""
-        return self._in_units_of_X(super().sample(n_samples))
+        """Draw rows from the model."""
+        return self._unstandardise(super().sample(n_samples))
 
-    # -- between rows and hidden dimensions --------------------------------------------------
+    # -- latent dimensions -------------------------------------------------------------------
 
     def transform(self, X: Any) -> np.ndarray:
-        """The mean of q(z | x), (n, n_components)."""
-        self._check_fitted()
-        X = self._check_X(X, reset=False)
+        """Return the mean of q(z | x) of every row, (n_samples, n_components)."""
+        X = self._check_new_X(X)
         with self._precision():
-            return np.asarray(_encode(self.encoder_, bucketed(self._given(X))["x"]))[: len(X)]
+            return map_table(lambda x: _encode(self.encoder_, x), self._to_data(X)["x"])
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """E[x | z] of hidden rows X (n, n_components), (n, d): probabilities where x is binary."""
+        """Return E[x | z], (n_samples, n_features), of latent rows X (n_samples, n_components).
+
+        These are probabilities if x is binary.
+        """
         self._check_fitted()
-        with translate_sklearn_errors("X", f"numbers, (n, {self.n_components})"):
+        with translate_sklearn_errors("X", f"numbers of shape (n_samples, {self.n_components})"):
             X = check_array(X, dtype=self.dtype_, ensure_all_finite=False, ensure_min_samples=0)
         if X.ndim != 2 or X.shape[1] != self.n_components or not len(X):
-            raise BadInput("X", f"shape {X.shape}", f"(n, {self.n_components}), n >= 1")
+            raise BadInput("X", f"shape {X.shape}", f"(n_samples, {self.n_components}), n_samples >= 1")
         if not np.isfinite(X).all():
             raise BadInput("X", "NaN or infinity", "finite numbers")
         with self._precision():
-            return self._in_units_of_X(_decode(self.energy_, bucketed(X)))[: len(X)]
+            return self._unstandardise(map_table(lambda z: _decode(self.energy_, z), X))
 
     def impute(self, X: Any) -> np.ndarray:
-        """X with each missing value replaced by its mean given what is known of its row.
+        """Return X with each missing value replaced by its mean given the observed values of its row.
 
-        The mean is over draws of z from the encoder, weighed by p(known, z) / q(z | known).
+        The mean is over draws of z from the encoder, weighted by p(observed, z) / q(z | observed).
         """
-        self._check_fitted()
-        X = self._check_X(X, reset=False)
-        hidden = np.isnan(X)
-        if not hidden.any():
+        X = self._check_new_X(X)
+        missing = np.isnan(X)
+        if not missing.any():
             return X.copy()
         with self._precision():
-            rows = bucketed(self._given(X))["x"]
+            rows = pad_rows(self._to_data(X))["x"]
             keys = jax.random.split(self._key(4), len(rows.value))
-            means = self._in_units_of_X(_means(self.energy_, self.encoder_, rows, keys))[: len(X)]
-        return np.where(hidden, means, X).astype(X.dtype)
+            means = _posterior_means(self.energy_, self.encoder_, rows, keys)
+        return np.where(missing, self._unstandardise(means)[: len(X)], X).astype(X.dtype)
 
 
 @eqx.filter_jit
 def _encode(encoder: Any, x: Any) -> Any:
-    x = x if is_masked(x) else jnp.asarray(x)
-    return jax.vmap(lambda row: encoder(x=row).mean)(x)
+    return jax.vmap(lambda row: encoder(x=row).mean)(jax.tree.map(jnp.asarray, x))
 
 
 @eqx.filter_jit
@@ -265,7 +287,9 @@ def _decode(energy: Decoder, z: Any) -> Any:
 
 
 @eqx.filter_jit
-def _means(energy: Decoder, encoder: Any, x: Any, keys: Any) -> Any:
+def _posterior_means(energy: Decoder, encoder: Any, x: Any, keys: Any) -> Any:
+    """Return E[x | observed values] of every row, by importance sampling."""
+
     def row(row, key):
         q = encoder(x=row)
         z = q.sample(key, (_DRAWS,))

@@ -1,1 +1,1 @@
-"""Estimators of sequences."""
+"""Estimators for sequences: hidden Markov models, linear-Gaussian state-space models."""

@@ -1,4 +1,4 @@
-"""The hidden Markov chain whose states are mixtures of Gaussians, under hmmlearn's name."""
+"""The hidden Markov model whose states are mixtures of Gaussians, with hmmlearn's interface."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ...energies._emissions.mixtures import Mixtures, TiedWithin
 from ...energies._emissions.normal_prior import NormalPrior
 from ...errors import BadInput
 from .hmm import _CHAIN, COVARIANCES, as_covariance, check_covariance_type
-from .hmm_base import Columns, HMMEstimator
+from .hmm_base import HMMEstimator, MeanColumnsMixin
 
 
-class GMMHMM(Columns, HMMEstimator):
+class GMMHMM(MeanColumnsMixin, HMMEstimator):
     """A hidden Markov chain each of whose states is a mixture of `n_mix` Gaussians; NaN where missing.
 
     Args:
-        n_mix: Gaussians a state.
-        covariance_type: "spherical", "diag", "full", or "tied": one matrix for all Gaussians of a state.
+        n_mix: the number of Gaussians per state.
+        covariance_type: "spherical", "diag", "full", or "tied" (one matrix for all Gaussians of a state).
         weights_prior: α of a Dirichlet prior on the weights of a state.
-        means_prior, means_weight: a Normal prior on the means: λ rows at μ₀.
+        means_prior, means_weight: a normal prior on the means: λ rows at μ₀.
         covars_prior, covars_weight: parameters of an inverse Wishart prior (matrices) or inverse
-            Gamma prior (variances), as hmmlearn has them; None is (nearly) maximum likelihood.
+            Gamma prior (variances), as in hmmlearn; None is (nearly) maximum likelihood.
 
-    The other arguments are those of `CategoricalHMM`; the letters are "stmcw". As in hmmlearn a
-    step of EM takes scatters about the means before it, so that it is the exact M-step only where it
-    ends; `energax.energies.Mixtures` in a `HiddenChain` takes the exact one.
+    The other arguments are those of `CategoricalHMM`; the letters are "stmcw". As in hmmlearn, an iteration
+    of EM computes scatters about the previous means, so it is an exact M-step only at convergence; a
+    `HiddenChain` with `energax.energies.Mixtures` has the exact one.
 
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.choice([-4.0, 4.0], 200), rng.choice([-1.0, 1.0], 200)])[:, None]
@@ -99,7 +99,7 @@ class GMMHMM(Columns, HMMEstimator):
         shapes = {"full": (k, m, d, d), "tied": (k, d, d), "diag": (k, m, d), "spherical": (k, m)}
         return shapes[self.covariance_type]
 
-    def _emission(self, dtype):
+    def _make_emission(self, dtype):
         check_covariance_type(self.covariance_type)
         k, m = self.n_components, self.n_mix
         means, weights = np.asarray(self.means_, np.float64), np.asarray(self.weights_, np.float64)
@@ -123,7 +123,7 @@ class GMMHMM(Columns, HMMEstimator):
         return Mixtures(normals, jnp.asarray(weights.astype(dtype)), jnp.asarray(prior))
 
     def _prior(self, d, dtype):
-        """hmmlearn's hyperparameters as pseudo-data."""
+        """The hyperparameters of hmmlearn as pseudo-counts and pseudo-scatters."""
         k, m, tie = self.n_components, self.n_mix, self.covariance_type
         defaults = {
             "full": (0.0, -(d + 2.0)),
@@ -146,7 +146,7 @@ class GMMHMM(Columns, HMMEstimator):
         weight = np.broadcast_to(np.asarray(self.means_weight, dtype), (k, m)).reshape(k * m)
         return NormalPrior(*map(jnp.asarray, (mean, weight, flat(scatter), flat(count))), recentre=False)
 
-    def _blank(self, values, dtype):
+    def _default_emission(self, values):
         k, m, d = self.n_components, self.n_mix, values.shape[1]
         shape = self._shape(d)
         unit = (
@@ -154,7 +154,7 @@ class GMMHMM(Columns, HMMEstimator):
         )
         return {"means_": np.zeros((k, m, d)), "covars_": unit, "weights_": np.full((k, m), 1 / m)}
 
-    def _adopt(self, emission):
+    def _set_emission(self, emission):
         normals, d = emission.components, emission.components.means.shape[1]
         self.means_ = np.asarray(normals.means).reshape(self.n_components, self.n_mix, d)
         covariance = normals.covariance

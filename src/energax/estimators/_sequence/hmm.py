@@ -1,4 +1,4 @@
-"""Hidden Markov chains under hmmlearn's names: over symbols, real numbers and counts."""
+"""Hidden Markov models of symbols, real numbers and counts, with hmmlearn's interface."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ...energies._emissions.normal_prior import NormalPrior
 from ...energies._emissions.poisson import Poissons
 from ...errors import BadInput
 from ...spaces import PositiveDefinite
-from .hmm_base import Columns, HMMEstimator
+from .hmm_base import HMMEstimator, MeanColumnsMixin
 
 COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
 _CHAIN = {"s": ("startprob_", "initial"), "t": ("transmat_", "transition")}
 
 
 class CategoricalHMM(HMMEstimator):
-    """A hidden Markov chain that shows symbols 0, …, n_features − 1: X is (n_samples, 1), NaN where missing.
+    """A hidden Markov chain that emits symbols 0, …, n_features − 1: X is (n_samples, 1), NaN where missing.
 
     Args:
-        n_components: how many states.
+        n_components: the number of states.
         startprob_prior, transmat_prior, emissionprob_prior: α of Dirichlet priors, numbers or
             arrays; 1 is maximum likelihood.
-        n_features: how many symbols; by default as many as X shows.
-        algorithm: what `decode` and `predict` do: "viterbi" or "map".
-        n_iter, tol: at most so many steps of EM, until the log-likelihood gains no more than `tol`.
-        params, init_params: what is learned, and what is set anew at the start of `fit`: letters of
+        n_features: the number of symbols; by default the largest one in X plus one.
+        algorithm: the algorithm of `decode` and `predict`, "viterbi" or "map".
+        n_iter, tol: the most iterations of EM, which ends when the log-likelihood gains no more than `tol`.
+        params, init_params: the parameters to learn, and those that `fit` initialises: letters of
             "ste" (startprob, transmat, emissionprob). Zeros in a startprob_ or transmat_ that
-            is kept stay zeros.
-        n_init: starts, learned side by side; the best is kept.
-        implementation: taken for hmmlearn's sake; the quickest exact recursion is chosen anyway.
+            is not initialised stay zeros.
+        n_init: the number of starts, learned side by side; the best is kept.
+        implementation: for compatibility with hmmlearn; the fastest exact recursion is always used.
 
     Rabiner (1989), A tutorial on hidden Markov models.
 
@@ -82,7 +82,7 @@ class CategoricalHMM(HMMEstimator):
         self.implementation = implementation
         self.n_init = n_init
 
-    def _values(self, table, *, reset):
+    def _check_values(self, table, *, reset):
         if table.shape[1] != 1:
             raise BadInput("X", f"{table.shape[1]} columns", "one column of symbols: shape (n, 1)")
         symbols = table[:, 0]
@@ -90,19 +90,19 @@ class CategoricalHMM(HMMEstimator):
         m = self.n_features if reset and not kept else np.shape(self.emissionprob_)[-1]
         top = np.inf if m is None else m
         with np.errstate(invalid="ignore"):
-            whole = symbols.astype(np.int32)
-            if whole.min() >= 0 and whole.max() < top and (whole == symbols).all():
-                return whole
-            strange = ~np.isnan(symbols) & ~(
+            integers = symbols.astype(np.int32)
+            if integers.min() >= 0 and integers.max() < top and (integers == symbols).all():
+                return integers
+            invalid = ~np.isnan(symbols) & ~(
                 (symbols >= 0) & (symbols < top) & (symbols == np.floor(symbols))
             )
-        if strange.any():
-            i = int(np.argmax(strange))
+        if invalid.any():
+            i = int(np.argmax(invalid))
             expected = "whole numbers >= 0" if m is None else f"symbols from 0 to {m - 1}"
             raise BadInput("X", f"{symbols[i]:g} in row {i}", expected)
         return symbols if np.isnan(symbols).any() else symbols.astype(np.int32)
 
-    def _emission(self, dtype):
+    def _make_emission(self, dtype):
         probs = np.atleast_2d(np.asarray(self.emissionprob_, np.float64))
         k = self.n_components
         if probs.ndim != 2 or probs.shape[0] != k:
@@ -112,17 +112,17 @@ class CategoricalHMM(HMMEstimator):
         prior = np.asarray(self.emissionprob_prior, dtype) - 1
         return Categoricals(jnp.asarray(probs.astype(dtype)), float(prior) if prior.ndim == 0 else prior)
 
-    def _blank(self, values, dtype):
+    def _default_emission(self, values):
         m = self.n_features
         if m is None:
             m = int(np.nanmax(values)) + 1 if not np.isnan(values).all() else 1
         return {"emissionprob_": np.full((self.n_components, m), 1 / m)}
 
-    def _adopt(self, emission):
+    def _set_emission(self, emission):
         self.emissionprob_ = np.asarray(emission.probs)
 
     def _means(self):
-        """Of a symbol its probabilities: what is expected of its one-hot vector."""
+        """The probabilities of the symbols, which are the means of their one-hot vectors."""
         return np.asarray(self.emissionprob_)
 
     def _n_emission_parameters(self):
@@ -130,16 +130,16 @@ class CategoricalHMM(HMMEstimator):
         return k * (m - 1)
 
 
-class GaussianHMM(Columns, HMMEstimator):
-    """A hidden Markov chain that shows real numbers, each state a Gaussian; NaN where missing.
+class GaussianHMM(MeanColumnsMixin, HMMEstimator):
+    """A hidden Markov chain that emits real vectors, a Gaussian for each state; NaN where missing.
 
     Args:
         covariance_type: "spherical", "diag", "full" or "tied".
-        min_covar: added to the variances that the start has.
-        means_prior, means_weight: a Normal prior on the means: λ rows at μ₀.
-        covars_prior, covars_weight: what is added to every scatter, and the weight of that prior:
-            so much less 1 (or less n_features, for matrices) is added to the rows it is divided by.
-            The default keeps variances from vanishing; covars_prior=0 is maximum likelihood.
+        min_covar: added to the variances of the start.
+        means_prior, means_weight: a normal prior on the means: λ rows at μ₀.
+        covars_prior, covars_weight: covars_prior is added to every scatter, and covars_weight − 1
+            (− n_features, for matrices) to the number of rows that it is divided by. The default keeps
+            variances positive; covars_prior=0 is maximum likelihood.
 
     The other arguments are those of `CategoricalHMM`; the letters are "stmc".
 
@@ -195,7 +195,7 @@ class GaussianHMM(Columns, HMMEstimator):
     def covars_(self) -> np.ndarray:
         """Σ of every state as a matrix, (n_components, n_features, n_features).
 
-        It is set in the shape of `covariance_type`: (k,), (k, d), (k, d, d), or (d, d) where tied.
+        Set it in the shape of `covariance_type`: (k,), (k, d), (k, d, d), or (d, d) if tied.
         """
         if "_covars_" not in self.__dict__:
             raise AttributeError("covars_ is neither fitted nor set")
@@ -210,14 +210,14 @@ class GaussianHMM(Columns, HMMEstimator):
     def covars_(self, covars: Any) -> None:
         self._covars_ = np.array(covars)
 
-    def _stored(self, name):
+    def _storage_name(self, name):
         return "_covars_" if name == "covars_" else name
 
     def _check_arguments(self):
         super()._check_arguments()
         check_covariance_type(self.covariance_type)
 
-    def _emission(self, dtype):
+    def _make_emission(self, dtype):
         check_covariance_type(self.covariance_type)
         k, means = self.n_components, np.asarray(self.means_, np.float64)
         if means.ndim != 2 or len(means) != k or not np.isfinite(means).all():
@@ -241,14 +241,14 @@ class GaussianHMM(Columns, HMMEstimator):
         arrays = (self.means_prior, self.means_weight, scatter, count)
         return NormalPrior(*(jnp.asarray(np.asarray(a, dtype)) for a in arrays))
 
-    def _blank(self, values, dtype):
+    def _default_emission(self, values):
         k, d = self.n_components, values.shape[1]
         ones = {"full": np.tile(np.eye(d), (k, 1, 1)), "tied": np.eye(d)}
         shapes = {"diag": (k, d), "spherical": (k,)}
         unit = ones.get(self.covariance_type, np.ones(shapes.get(self.covariance_type, k)))
         return {"means_": np.zeros((k, d)), "covars_": unit}
 
-    def _adopt(self, emission):
+    def _set_emission(self, emission):
         self.means_ = np.asarray(emission.means)
         covariance = emission.covariance
         self._covars_ = np.asarray(
@@ -260,15 +260,15 @@ class GaussianHMM(Columns, HMMEstimator):
 
     def _n_emission_parameters(self):
         k, d = np.shape(self.means_)
-        return k * d + COVARIANCES[self.covariance_type].unit(k, d).n_free(k, d)
+        return k * d + COVARIANCES[self.covariance_type].unit(k, d).n_parameters(k, d)
 
 
-class PoissonHMM(Columns, HMMEstimator):
-    """A hidden Markov chain that shows counts, each state with rates of its own; NaN where missing.
+class PoissonHMM(MeanColumnsMixin, HMMEstimator):
+    """A hidden Markov chain that emits counts, with Poisson rates for each state; NaN where missing.
 
     Args:
-        lambdas_prior, lambdas_weight: events, and the weight of rows they were counted in, that every
-            rate is taken to have seen beforehand (a Gamma prior); 0 is maximum likelihood.
+        lambdas_prior, lambdas_weight: a Gamma prior on the rates: so many events in so many rows are added
+            to those counted; 0 is maximum likelihood.
 
     The other arguments are those of `CategoricalHMM`; the letters are "stl".
 
@@ -312,15 +312,15 @@ class PoissonHMM(Columns, HMMEstimator):
         self.implementation = implementation
         self.n_init = n_init
 
-    def _values(self, table, *, reset):
+    def _check_values(self, table, *, reset):
         with np.errstate(invalid="ignore"):
-            strange = ~np.isnan(table) & ~((table >= 0) & (table == np.floor(table)))
-        if strange.any():
-            i, j = np.argwhere(strange)[0]
+            invalid = ~np.isnan(table) & ~((table >= 0) & (table == np.floor(table)))
+        if invalid.any():
+            i, j = np.argwhere(invalid)[0]
             raise BadInput("X", f"{table[i, j]:g} in row {i}", "counts: whole numbers >= 0")
         return table if np.isnan(table).any() else table.astype(np.int32)
 
-    def _emission(self, dtype):
+    def _make_emission(self, dtype):
         rates = np.asarray(self.lambdas_, np.float64)
         if rates.ndim != 2 or len(rates) != self.n_components:
             raise BadInput("lambdas_", f"shape {rates.shape}", f"({self.n_components}, features)")
@@ -329,10 +329,10 @@ class PoissonHMM(Columns, HMMEstimator):
         prior = number(self.lambdas_prior), number(self.lambdas_weight)
         return Poissons(jnp.asarray(rates.astype(dtype)), *prior)
 
-    def _blank(self, values, dtype):
+    def _default_emission(self, values):
         return {"lambdas_": np.ones((self.n_components, values.shape[1]))}
 
-    def _adopt(self, emission):
+    def _set_emission(self, emission):
         self.lambdas_ = np.asarray(emission.rates)
 
     def _means(self):
@@ -343,20 +343,19 @@ class PoissonHMM(Columns, HMMEstimator):
 
 
 def check_covariance_type(name: Any) -> None:
+    """Raise unless it is the name of a covariance."""
     if name not in COVARIANCES:
         raise BadInput("covariance_type", repr(name), f"one of {', '.join(map(repr, COVARIANCES))}")
 
 
 def as_covariance(kind: Any, raw: np.ndarray, shape: tuple[int, ...], dtype: Any, **options: Any) -> Any:
-    """The covariance object of an attribute set by hand or by `fit`."""
+    """The covariance object with the values of the attribute `covars_`."""
     if raw.shape != shape:
         raise BadInput("covars_", f"shape {raw.shape}", f"{shape}")
     if hasattr(kind, "matrix") or kind.__dataclass_fields__.get("matrix") is not None:
-        legal = PositiveDefinite(shape[-1])._is_valid(raw).all()
+        valid = PositiveDefinite(shape[-1])._is_valid(raw).all()
     else:
-        legal = (np.isfinite(raw) & (raw > 0)).all()
-    if not legal:
-        raise BadInput(
-            "covars_", "values that are not", "variances > 0, or symmetric positive definite matrices"
-        )
+        valid = (np.isfinite(raw) & (raw > 0)).all()
+    if not valid:
+        raise BadInput("covars_", "invalid values", "variances > 0, or symmetric positive definite matrices")
     return kind(jnp.asarray(raw.astype(dtype)), 0.0, **options)

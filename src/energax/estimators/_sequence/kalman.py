@@ -1,8 +1,7 @@
-"""The Kalman filter and smoother, learned by EM, with scikit-learn's manners and hmmlearn's `lengths`."""
+"""The linear-Gaussian state-space model (Kalman filter and smoother), learned by EM."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import jax
@@ -11,14 +10,16 @@ import numpy as np
 from scipy.stats import norm
 
 from ..._util.keys import numpy_generator
+from ..._util.sizes import pad_size
 from ...energies._sequence.initial import linear_start
 from ...energies._sequence.linear_gaussian import LinearGaussianSSM
-from ...errors import BadInput, Diverged, check_whole_number
-from ...fitting import fit as run_fit
+from ...errors import BadInput, check_whole_number
+from ...infer._sequence import kalman_queries as queries
 from ...learn import EM
 from ...missing import Masked
-from .._base import ConvergenceWarning, EnergyEstimator, NotFitted, bucket
-from . import kalman_predict as rows
+from .._base import EnergyEstimator, NotFitted
+from .._common.sequences import Sequences, is_list_of_sequences, join_sequences
+from .results import ForecastBands
 
 PARAMETERS = (
     "transition",
@@ -35,23 +36,23 @@ PARAMETERS = (
 class LinearGaussianChain(EnergyEstimator):
     """z_t = A z_{t−1} + b + N(0, Q), x_t = C z_t + d + N(0, R): Kalman filter, smoother, forecasts, EM.
 
-    A row of X is a step. Several sequences are stacked in X and told apart by `lengths`, or given
-    as a list. NaN marks what was not seen; forecasts and `impute` fill it in.
+    X has one row per step. Several sequences are stacked in X with their `lengths`, or given as a list.
+    Missing values are NaN; `impute` and `forecast` estimate them.
 
     Args:
-        n_states: how many numbers the hidden state has; where `emission` is given, it tells.
+        n_states: the dimension of the hidden state; by default that of `emission` if it is given.
         transition, emission, transition_covariance, emission_covariance, initial_mean,
         initial_covariance, transition_offset, emission_offset: A, C, Q, R, m, P, b, d. With the
             first four given the model may be used without `fit`.
-        params: names of the parameters to learn, beginning at what is given; by default those that
+        params: names of the parameters to learn, starting from given values; by default those that
             are not given (an offset only along with its matrix, and the initial covariance only
             from several sequences). `()` learns nothing, "all" everything.
-        diagonal: names of the covariances that have a diagonal alone.
-        max_iter, tol: EM ends when the mean log-likelihood of a sequence gains no more than `tol`.
+        diagonal: names of the covariances that are diagonal.
+        max_iter, tol: EM ends when the mean log-likelihood per sequence gains no more than `tol`.
         learner: in place of EM, any energax learner: `Descent(NegativeLogLikelihood(), optax.lbfgs())`.
 
     Attributes:
-        energy_: the `LinearGaussianSSM`; and each parameter under its name with an underscore, `transition_`.
+        energy_: the `LinearGaussianSSM`. Every parameter is also an attribute: `transition_`, `emission_`, ….
 
     Kalman (1960); Shumway and Stoffer (1982), An approach to time series smoothing and forecasting
     using the EM algorithm; Durbin and Koopman (2012), Time Series Analysis by State Space Methods.
@@ -110,12 +111,12 @@ class LinearGaussianChain(EnergyEstimator):
     def local_level(
         cls, level: float | None = None, error: float | None = None, *, diffuse: float = 1e7, **options: Any
     ) -> Self:
-        """A random walk seen in noise: variances of its steps and of the noise, learned where None.
+        """A random walk observed with noise; the variances of its steps and of the noise are learned if None.
 
         >>> LinearGaussianChain.local_level(1.0, 2.0).filter([[0.0], [3.0]])[0].round(2).tolist()
         [[0.0], [1.8...]]
         """
-        return cls._structural(np.eye(1), np.eye(1), [level], error, diffuse, options)
+        return cls._from_matrices(np.eye(1), np.eye(1), [level], error, diffuse, options)
 
     @classmethod
     def local_trend(
@@ -127,11 +128,11 @@ class LinearGaussianChain(EnergyEstimator):
         diffuse: float = 1e7,
         **options: Any,
     ) -> Self:
-        """A level that moves by a slope that moves: three variances, learned where none is given."""
+        """A level with a slope, both random walks, observed with noise; variances are learned if None."""
         if (level is None) != (slope is None):
-            raise BadInput("level, slope", f"{level}, {slope}", "both variances, or neither, to learn them")
+            raise BadInput("level, slope", f"{level}, {slope}", "both variances, or neither to learn them")
         A, C = np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 0.0]])
-        return cls._structural(A, C, [level, slope], error, diffuse, options)
+        return cls._from_matrices(A, C, [level, slope], error, diffuse, options)
 
     @classmethod
     def constant_velocity(
@@ -144,10 +145,10 @@ class LinearGaussianChain(EnergyEstimator):
         diffuse: float = 1e7,
         **options: Any,
     ) -> Self:
-        """Positions and velocities in `n_dims` dimensions, the positions seen: for tracking.
+        """Positions and velocities in `n_dims` dimensions, with observed positions, for tracking.
 
-        `acceleration` is the spectral density of white noise on the velocity, `error` the variance
-        of a position as seen; what is None is learned. Bar-Shalom, Li and Kirubarajan (2001), 6.2.
+        `acceleration` is the spectral density of white noise on the velocity, `error` the variance of
+        an observed position; None is learned. Bar-Shalom, Li and Kirubarajan (2001), 6.2.
         """
         eye = np.eye(n_dims)
         A = np.kron([[1.0, dt], [0.0, 1.0]], eye)
@@ -155,10 +156,10 @@ class LinearGaussianChain(EnergyEstimator):
         Q = None
         if acceleration is not None:
             Q = acceleration * np.kron([[dt**3 / 3, dt**2 / 2], [dt**2 / 2, dt]], eye)
-        return cls._structural(A, C, Q, error, diffuse, options)
+        return cls._from_matrices(A, C, Q, error, diffuse, options)
 
     @classmethod
-    def _structural(cls, A: Any, C: Any, noise: Any, error: Any, diffuse: float, options: Any) -> Self:
+    def _from_matrices(cls, A: Any, C: Any, noise: Any, error: Any, diffuse: float, options: Any) -> Self:
         d, k = C.shape
         chosen: dict[str, Any] = {"n_states": k, "transition": A, "emission": C}
         if isinstance(noise, list):
@@ -172,109 +173,105 @@ class LinearGaussianChain(EnergyEstimator):
     # -- learning --------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
-        """Learn `params` by EM from the sequences in X: stacked, told apart by `lengths`; or a list."""
+        """Learn `params` by EM from the sequences in X: stacked, with their `lengths`, or a list."""
         self._check_counts("max_iter")
         if not isinstance(self.tol, (int, float, np.number)) or not self.tol >= 0:
             raise BadInput("tol", repr(self.tol), "a number >= 0")
-        sequences = self._sequences(X, lengths, reset=True)
-        longest = max(map(len, sequences))
-        learned = self._learned(len(sequences))
-        if learned and longest < 2:
+        sequences = self._validate_input(X, lengths, reset=True)
+        learned = self._learned_names(len(sequences.lengths))
+        if learned and sequences.lengths.max() < 2:
             raise BadInput("X", "n_samples=1 in every sequence", "a sequence of two steps or more")
-        self._check_columns(np.concatenate(sequences), "emission_covariance" in learned)
+        self._check_columns(sequences.table, "emission_covariance" in learned)
         with self._precision():
-            start = self._build(linear_start(sequences, self._n_states(), self._given(), self._rng()))
+            given, rng = self._given_parameters(), self._rng()
+            start = self._make_energy(linear_start(sequences.split(), self._n_states(), given, rng))
             self.energy_, self.converged_, self.n_iter_ = start, True, 0
             if learned:
-                self._run(start, self._padded(sequences), [p for p in PARAMETERS if p not in learned])
+                default = EM(tol=jnp.asarray(self.tol, self.dtype_))
+                self._learn(
+                    start,
+                    {start.observed_name: self._pad(sequences)},
+                    default if self.learner is None else self._make_learner(None, None),
+                    tolerance=True,
+                    pad=False,  # rows are sequences, few and long
+                    epochs=self.max_iter,
+                    freeze=[p for p in PARAMETERS if p not in learned] or None,
+                    initialise=False,
+                )
         return self
 
-    def _check_columns(self, X: np.ndarray, varied: bool) -> None:
+    def _divergence_hint(self, result: Any) -> str:
+        return "Scale the columns of X, or learn fewer parameters (params=)."
+
+    def _convergence_hint(self, result: Any) -> str:
+        return f"Raise max_iter (now {self.max_iter}) or tol, or learn fewer parameters (params=)."
+
+    def _check_columns(self, X: np.ndarray, learns_noise: bool) -> None:
         empty = np.isnan(X).all(0)
         if empty.any():
-            raise BadInput("X", f"no known value in column {int(np.argmax(empty))}", "some", "Drop it.")
-        still = np.nanmax(X, axis=0) == np.nanmin(X, axis=0)
-        if varied and still.any():
-            found = f"column {int(np.argmax(still))}, which never changes"
+            found = f"only missing values in column {int(np.argmax(empty))}"
+            raise BadInput("X", found, "some observed ones", "Drop the column.")
+        constant = np.nanmax(X, axis=0) == np.nanmin(X, axis=0)
+        if learns_noise and constant.any():
+            found = f"the constant column {int(np.argmax(constant))}"
             raise BadInput(
                 "X", found, "columns with some noise to learn", "Drop it, or give emission_covariance."
             )
 
-    def _run(self, start: LinearGaussianSSM, x: Masked, held: list[str]) -> None:
-        """The one call of `fit`. Rows are sequences, few and long: padding their number would be work."""
-        learner = (
-            EM(tol=jnp.asarray(self.tol, self.dtype_))
-            if self.learner is None
-            else self._chosen_learner(None, None)
-        )
-        result = run_fit(
-            start,
-            {"x": x},
-            learner,
-            epochs=self.max_iter,
-            freeze=held or None,
-            key=self._key(),
-            progress=bool(self.verbose),
-            initialise=False,
-        )
-        if result.status == "diverged":
-            raise Diverged(f"{type(self).__name__} {result.message}. Scale the columns of X, or learn less.")
-        self.fit_, self.energy_, self.history_ = result, result.energy, result.history
-        self.n_iter_, self.converged_ = result.n_epochs, result.converged
-        if getattr(learner, "tol", None) is not None and result.status == "budget spent":
-            warnings.warn(
-                f"{type(self).__name__} did not converge: {result.message}. Raise max_iter "
-                f"(now {self.max_iter}) or tol, or learn fewer parameters (params=).",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    # -- what is known of the states ----------------------------------------------------------------------
+    # -- states, missing values, forecasts -----------------------------------------------------------------
 
     def filter(self, X: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, k) and covariance (n, k, k) of every state given X up to its step."""
-        return self._stacked(rows.filtered, X, lengths)
+        sequences, moments = self._query(queries.compiled_filter_states, X, lengths)
+        mean, covariance = map(sequences.unpad, moments)
+        return mean, covariance
 
     def smooth(self, X: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, k) and covariance (n, k, k) of every state given all of its sequence."""
-        return self._stacked(rows.smoothed, X, lengths)
+        sequences, moments = self._query(queries.compiled_smooth, X, lengths)
+        mean, covariance = map(sequences.unpad, moments)
+        return mean, covariance
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most probable states, (n, k): the smoothed means."""
         return self.smooth(X, lengths)[0]
 
     def impute(self, X: Any, lengths: Any = None) -> np.ndarray:
-        """X with what is missing at its mean given the rest of the sequence."""
-        return self._stacked(rows.completed, X, lengths)[0]
+        """X with missing values at their means given the rest of the sequence."""
+        sequences, (_, (mean, _)) = self._query(queries.compiled_smooth_and_complete, X, lengths)
+        return sequences.unpad(mean)
 
     def score_samples(self, X: Any, lengths: Any = None) -> np.ndarray:
         """log p(sequence) of every sequence, in nats."""
-        return self._ask(rows.log_likelihood, X, lengths)[0]
+        return self._query(queries.compiled_log_evidence, X, lengths)[1]
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
-        """log p(X), the sum over its sequences, as hmmlearn has it."""
+        """log p(X), summed over its sequences, as in hmmlearn."""
         return float(self.score_samples(X, lengths).sum())
 
-    def forecast(self, X: Any, steps: int = 1, level: float = 0.95, lengths: Any = None) -> rows.Bands:
-        """The next `steps` after X, (steps, d), and the bounds of the band that each is in with p = `level`.
+    def forecast(self, X: Any, steps: int = 1, level: float = 0.95, lengths: Any = None) -> ForecastBands:
+        """The next `steps` steps after X, (steps, d), with bounds that hold with probability `level`.
 
-        With several sequences there is an axis for them before.
+        Several sequences give a leading axis for the sequences.
         """
         check_whole_number("steps", steps)
         if not isinstance(level, (int, float)) or not 0 < level < 1:
             raise BadInput("level", repr(level), "a probability between 0 and 1")
-        mean, covariance = self._ask(rows.forecast, X, lengths, int(steps))[0]
-        one = lengths is None and not rows.is_list(X)
-        mean, covariance = (mean[0], covariance[0]) if one else (mean, covariance)
+        sequences, rows, energy = self._prepare(X, lengths)
+        with self._precision():
+            found = queries.compiled_forecast(rows, energy, sequences.lengths, steps=int(steps))
+            mean, covariance = map(np.asarray, found)
+        if lengths is None and not is_list_of_sequences(X) and np.ndim(X) < 3:
+            mean, covariance = mean[0], covariance[0]
         reach = norm.ppf(0.5 + level / 2) * np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
-        return rows.Bands(mean, mean - reach, mean + reach, covariance)
+        return ForecastBands(mean, mean - reach, mean + reach, covariance)
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """One sequence of `n_samples` steps drawn from the model: (X, states), as hmmlearn has it."""
+        """Draw (X, states) of one sequence of `n_samples` steps from the model, as in hmmlearn."""
         check_whole_number("n_samples", n_samples)
         energy = self._model()
         with self._precision():
-            z, x = rows.simulated(energy, bucket(int(n_samples)), self._key(2))
+            z, x = queries.compiled_simulate(energy, steps=pad_size(int(n_samples)), key=self._key(2))
             return np.asarray(x)[:n_samples], np.asarray(z)[:n_samples]
 
     def __getattr__(self, name: str) -> Any:
@@ -282,9 +279,10 @@ class LinearGaussianChain(EnergyEstimator):
             return np.asarray(getattr(self.energy_, name[:-1]))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    # -- the door --------------------------------------------------------------------------------------------
+    # -- arguments and input ---------------------------------------------------------------------------------
 
-    def _given(self) -> dict[str, np.ndarray]:
+    def _given_parameters(self) -> dict[str, np.ndarray]:
+        """The parameters that were passed as arguments, by name."""
         return {p: np.asarray(getattr(self, p)) for p in PARAMETERS if getattr(self, p) is not None}
 
     def _n_states(self) -> int:
@@ -293,9 +291,9 @@ class LinearGaussianChain(EnergyEstimator):
         self._check_counts("n_states")
         return int(self.n_states)
 
-    def _learned(self, n_sequences: int) -> tuple[str, ...]:
-        """The names of the parameters that `fit` moves."""
-        given = self._given()
+    def _learned_names(self, n_sequences: int) -> tuple[str, ...]:
+        """The names of the parameters that `fit` learns."""
+        given = self._given_parameters()
         if self.params is None:
             free = [p for p in PARAMETERS if p not in given]
             if n_sequences == 1:
@@ -308,7 +306,7 @@ class LinearGaussianChain(EnergyEstimator):
             raise BadInput("params", f"{unknown}", f"'all', or some of {', '.join(PARAMETERS)}")
         return names
 
-    def _build(self, parameters: dict[str, Any]) -> LinearGaussianSSM:
+    def _make_energy(self, parameters: dict[str, Any]) -> LinearGaussianSSM:
         cast: dict[str, Any] = {
             k: np.asarray(v, self.dtype_) if np.asarray(v).dtype.kind in "biuf" else v
             for k, v in parameters.items()
@@ -316,14 +314,14 @@ class LinearGaussianChain(EnergyEstimator):
         energy = LinearGaussianSSM(**cast, diagonal=self.diagonal)
         d = getattr(self, "n_features_in_", None)
         if d is not None and energy.emission.shape[0] != d:
-            raise BadInput("emission", f"{energy.emission.shape[0]} rows", f"{d}: one for each column of X")
+            raise BadInput("emission", f"{energy.emission.shape[0]} rows", f"{d}, one per column of X")
         return energy
 
     def _model(self) -> LinearGaussianSSM:
-        """What was fitted; or, without `fit`, what was given, if that is enough."""
+        """The fitted model, or without `fit` the one that the arguments define."""
         if hasattr(self, "energy_"):
             return self.energy_
-        given = self._given()
+        given = self._given_parameters()
         lacking = [p for p in PARAMETERS[:4] if p not in given]
         if lacking:
             name = type(self).__name__
@@ -332,36 +330,36 @@ class LinearGaussianChain(EnergyEstimator):
             )
         self.dtype_ = np.dtype(np.float64)
         with self._precision():
-            return self._build(given)
+            return self._make_energy(given)
 
     def _rng(self) -> np.random.Generator:
         return numpy_generator(self._key(1))
 
-    def _sequences(self, X: Any, lengths: Any, *, reset: bool) -> list[np.ndarray]:
-        """X as a list of (steps, d) tables, or a `BadInput`."""
-        X, lengths = rows.joined(X, lengths)
-        return rows.split(self._check_X(X, reset=reset), lengths)
+    def _validate_input(self, X: Any, lengths: Any, *, reset: bool) -> Sequences:
+        """X as sequences; raises `BadInput` if it is not valid."""
+        table, found = join_sequences(X, lengths)
+        table = self._check_X(table, reset=reset)
+        return Sequences(table, np.array([len(table)]) if found is None else found)
 
-    def _padded(self, sequences: list[np.ndarray]) -> Masked:
-        """(n, steps, d), as many steps as share a compiled program; what is past an end is not observed."""
-        return rows.padded(sequences, bucket(max(map(len, sequences))))
+    def _pad(self, sequences: Sequences) -> Masked:
+        """(n, steps, d), padded to a number of steps that many inputs share; padding is missing."""
+        steps = pad_size(int(sequences.lengths.max()))
+        return Masked.from_nan(sequences.pad(sequences.table, len(sequences.lengths), steps, np.nan))
 
-    def _ask(self, question: Any, X: Any, lengths: Any, *options: Any) -> tuple[Any, list[int]]:
-        """The answers for every sequence, padded, and how long each is."""
+    def _prepare(self, X: Any, lengths: Any) -> tuple[Sequences, dict[str, Masked], LinearGaussianSSM]:
+        """(the sequences, the same padded and by variable name, the model)."""
         energy = self._model()
         fresh = not hasattr(self, "energy_")
-        sequences = self._sequences(X, lengths, reset=fresh)
+        sequences = self._validate_input(X, lengths, reset=fresh)
         if fresh:
             self.dtype_ = np.dtype(np.float64)
-            if sequences[0].shape[1] != energy.emission.shape[0]:
-                found = f"{sequences[0].shape[1]} columns"
-                raise BadInput("X", found, f"{energy.emission.shape[0]}: one for each row of emission")
-        sizes = [len(s) for s in sequences]
-        with self._precision():
-            x = jax.tree.map(jnp.asarray, self._padded(sequences))
-            return jax.tree.map(np.asarray, question(energy, x, jnp.asarray(sizes), *options)), sizes
+            if sequences.table.shape[1] != energy.emission.shape[0]:
+                found = f"{sequences.table.shape[1]} columns"
+                raise BadInput("X", found, f"{energy.emission.shape[0]}, one per row of emission")
+        return sequences, {energy.observed_name: self._pad(sequences)}, energy
 
-    def _stacked(self, question: Any, X: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
-        answers, sizes = self._ask(question, X, lengths)
-        first, second = (np.concatenate([r[:n] for r, n in zip(a, sizes, strict=True)]) for a in answers)
-        return first, second
+    def _query(self, function: Any, X: Any, lengths: Any) -> tuple[Sequences, Any]:
+        """(the sequences, the result of a compiled function of `kalman_queries` for all of them, padded)."""
+        sequences, rows, energy = self._prepare(X, lengths)
+        with self._precision():
+            return sequences, jax.tree.map(np.asarray, function(rows, energy))

@@ -1,4 +1,4 @@
-"""A network that classifies, under scikit-learn's names."""
+"""`MLPClassifier`: a neural network classifier."""
 
 from __future__ import annotations
 
@@ -9,39 +9,56 @@ import numpy as np
 
 from ...energies import Scorer
 from ...errors import BadInput
-from .._common.layers import early_stopping_options, held_out_rows, network
-from .._common.scaling import Standardised
-from .linear import Classifier
+from .._common.early_stopping import early_stopping_options, n_validation_rows
+from .._common.layers import make_network
+from .._common.scaling import StandardisingEstimator
+from .base import Classifier
 
-_ROWS_IN_AUTO = 200
+_AUTO_BATCH_ROWS = 200
 
 
-class MLPClassifier(Standardised, Classifier):
-    """e(x, y) = −f(x)_y with a multilayer perceptron f, in float32 by default.
+class MLPClassifier(StandardisingEstimator, Classifier):
+    """Neural network classifier: a multilayer perceptron with one output per class, in float32 by default.
 
-    The names are scikit-learn's. The columns of X are standardised first (`mean_`, `scale_`), and
-    `energy_` is over what comes out.
+    Arguments, methods and attributes have the names of scikit-learn's `MLPClassifier`. The columns of X are
+    standardised first.
 
     Args:
-        hidden_layer_sizes: units of each hidden layer.
-        activation: "identity", "logistic", "tanh", "relu", "silu", "softplus", "gelu", or a function
-            of JAX arrays.
+        hidden_layer_sizes: the number of units of each hidden layer.
+        activation: "identity", "logistic", "tanh", "relu", "silu", "softplus", "gelu", or a function of JAX
+            arrays.
         loss: as in `LinearClassifier`.
-        alpha: strength of ½ α ‖W‖² beside the mean over rows; scikit-learn divides it by the rows.
-        class_weight: how much a class counts, times `sample_weight`: a dict from labels to numbers,
-            or "balanced" for the same share each.
-        batch_size: rows in a step of Adam; "auto" for 200, None for all. There are never more than rows.
-        max_iter, tol: passes over the data, and the change of the objective that ends them.
-        early_stopping, validation_fraction, n_iter_no_change: hold out a share of the rows, stop when
-            their loss gets no better, keep the network that did best on them. That loss, of every pass,
-            is `history_["validation"]`; accuracies (`validation_scores_`) are not kept.
-        warm_start: begin `fit` with the network of the fit before, and its units of X.
-        learner: any energax learner, instead of Adam on the loss.
+        alpha: the strength of the penalty ½ α ‖W‖², added to the mean loss over rows (scikit-learn divides
+            it by the number of rows).
+        class_weight: the weights of the classes, times `sample_weight`: a dict from labels to numbers, or
+            "balanced" for the same total weight each.
+        batch_size: rows in a step of Adam; "auto" for 200, None for all. At most the number of rows.
+        learning_rate_init: the step size of Adam.
+        max_iter: the most epochs.
+        tol: stop when the objective changes by less in an epoch; None runs all epochs.
+        early_stopping, validation_fraction, n_iter_no_change: hold out a fraction of the rows, stop when
+            their loss has not improved for `n_iter_no_change` epochs, and keep the network with the lowest
+            one. `history_["validation"]` has this loss for every epoch; accuracies (`validation_scores_`) are
+            not computed.
+        warm_start: start `fit` from the network of the previous fit, with its `mean_` and `scale_`.
+        verbose: whether to show a progress bar.
+        random_state: a seed or a `RandomState`.
+        dtype: "float32" or "float64".
+        learner: a learner of energax.learn, instead of Adam on the loss.
 
-    Fitted, `coefs_` and `intercepts_` are over X as it is given: act(X @ coefs_[0] + intercepts_[0]) and so
-    on. There is an output for every class, `n_outputs_`, also for two, where scikit-learn has one:
-    `decision_function` is then the second less the first. `loss_curve_` has the objective of every pass
-    and grows with passes and warm starts, `t_` the rows seen; `n_iter_` and `history_` are of the last call.
+    Attributes:
+        classes_: the labels, sorted.
+        mean_, scale_: mean and standard deviation of every column, (n_features,).
+        coefs_, intercepts_: weights and biases of every layer. They apply to X before standardisation:
+            act(X @ coefs_[0] + intercepts_[0]) and so on.
+        n_outputs_: the number of classes, also for two, where scikit-learn has one output;
+            `decision_function` is then the difference of the two.
+        loss_curve_: the objective of every epoch, over all calls of `partial_fit` and warm starts.
+        loss_, best_loss_: the last and the least of `loss_curve_` (`best_loss_` is None with early stopping).
+        t_: the number of rows used, over all epochs.
+        n_iter_, history_: the number of epochs and their objectives, of the last call.
+        energy_: the fitted model, over standardised columns.
+        fit_: details of the fit.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -94,37 +111,40 @@ class MLPClassifier(Standardised, Classifier):
 
     def _start(self, X, weight):
         k, d = len(self.classes_), X.shape[1]
-        goes_on = self._goes_on()
-        if not goes_on:
-            self._settle_units(X, weight)
-        built = network(d, self.hidden_layer_sizes, k, self.activation, key=self._key(5))
-        return Scorer(self._with_what_was_learned(built) if goes_on else built, d, k)
+        warm = self._is_warm_start()
+        if not warm:
+            self._fit_scaling(X, weight)
+        network = make_network(d, self.hidden_layer_sizes, k, self.activation, key=self._key(5))
+        return Scorer(self._copy_learned_layers(network) if warm else network, d, k)
 
-    def _with_what_was_learned(self, built: eqx.nn.Sequential) -> eqx.nn.Sequential:
+    def _copy_learned_layers(self, network: eqx.nn.Sequential) -> eqx.nn.Sequential:
+        """Return the network with the linear layers of the previous fit."""
         learned = _linear_layers(self.energy_.network)
-        found, asked = (tuple(b.out_features for b in bs[:-1]) for bs in (learned, _linear_layers(built)))
-        if found != asked:
+        before, now = (tuple(b.out_features for b in bs[:-1]) for bs in (learned, _linear_layers(network)))
+        if before != now:
             raise BadInput(
                 "hidden_layer_sizes",
-                f"{asked} in a warm start from a network of {found}",
+                f"{now} in a warm start from a network of {before}",
                 "the same sizes",
-                "Set warm_start=False to begin anew.",
+                "Set warm_start=False to start again.",
             )
         layers = iter(learned)
-        return eqx.nn.Sequential([next(layers) if isinstance(b, eqx.nn.Linear) else b for b in built.layers])
+        return eqx.nn.Sequential(
+            [next(layers) if isinstance(b, eqx.nn.Linear) else b for b in network.layers]
+        )
 
-    def _goes_on(self):
+    def _is_warm_start(self):
         return bool(self.warm_start) and hasattr(self, "energy_")
 
     def _columns(self, X):
-        return self._standardised(X)
+        return self._standardise(X)
 
-    def _learner(self, passes: bool = False):
-        return self._chosen_learner(self._objective, lambda: self._adam("learning_rate_init"))
+    def _learner(self, partial: bool = False):
+        return self._make_learner(self._objective, lambda: self._adam("learning_rate_init"))
 
     def _batch_rows(self):
         auto = isinstance(self.batch_size, str) and self.batch_size == "auto"
-        return _ROWS_IN_AUTO if auto else self.batch_size
+        return _AUTO_BATCH_ROWS if auto else self.batch_size
 
     def _fit_options(self, n_rows):
         return {
@@ -134,50 +154,49 @@ class MLPClassifier(Standardised, Classifier):
             **early_stopping_options(self, n_rows),
         }
 
-    def _note_passes(self, goes_on, n_rows):
-        """What scikit-learn tells of a fit; with passes and warm starts it goes on where it was."""
-        passes = self.history_["objective"].tolist()
-        held = held_out_rows(self.validation_fraction, n_rows) if "validation" in self.history_ else 0
-        before = goes_on and hasattr(self, "loss_curve_")
-        self.loss_curve_ = [*(self.loss_curve_ if before else ()), *passes]
-        self.t_ = (self.t_ if before else 0) + len(passes) * (n_rows - held)
+    def _record_epochs(self, continues, n_rows):
+        losses = self.history_["objective"].tolist()
+        held_out = n_validation_rows(self.validation_fraction, n_rows) if "validation" in self.history_ else 0
+        continues = continues and hasattr(self, "loss_curve_")
+        self.loss_curve_ = [*(self.loss_curve_ if continues else ()), *losses]
+        self.t_ = (self.t_ if continues else 0) + len(losses) * (n_rows - held_out)
         self.loss_ = self.loss_curve_[-1]
-        # As in scikit-learn: rows that were held out then say which pass was best, not those learned from.
-        self.best_loss_ = None if held else min(self.loss_curve_)
+        # As in scikit-learn: with early stopping, the validation loss decides which epoch was best.
+        self.best_loss_ = None if held_out else min(self.loss_curve_)
 
-    # -- what was learned --------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------
 
     @property
     def coefs_(self) -> list[np.ndarray]:
-        """The weights of every layer in float64, (inputs, outputs) each, the first over X as it is given."""
+        """The weights of every layer in float64, (inputs, outputs) each, the first for X as it is given."""
         self._check_fitted()
         first, *others = (np.asarray(b.weight, np.float64).T for b in _linear_layers(self.energy_.network))
         return [first / self.scale_[:, None], *others]
 
     @property
     def intercepts_(self) -> list[np.ndarray]:
-        """The biases of every layer in float64, the first beside X as it is given."""
+        """The biases of every layer in float64, the first for X as it is given."""
         self._check_fitted()
         first, *others = (np.asarray(b.bias, np.float64) for b in _linear_layers(self.energy_.network))
         return [first - self.mean_ @ self.coefs_[0], *others]
 
     @property
     def n_layers_(self) -> int:
-        """Layers of units: inputs, hidden ones, outputs."""
+        """The number of layers: inputs, hidden layers and outputs."""
         return len(self.coefs_) + 1
 
     @property
     def n_outputs_(self) -> int:
-        """One a class, for two classes too."""
+        """The number of outputs: one per class, also for two classes."""
         self._check_fitted()
         return self.energy_.n_classes
 
     @property
     def out_activation_(self) -> str:
-        """What makes answers of the outputs: "softmax", or "identity" where there are no probabilities."""
+        """The function of the outputs: "softmax", or "identity" if there are no probabilities."""
         self._check_fitted()
         return "softmax" if hasattr(self, "predict_proba") else "identity"
 
 
-def _linear_layers(built: eqx.nn.Sequential) -> list[eqx.nn.Linear]:
-    return [layer for layer in built.layers if isinstance(layer, eqx.nn.Linear)]
+def _linear_layers(network: eqx.nn.Sequential) -> list[eqx.nn.Linear]:
+    return [layer for layer in network.layers if isinstance(layer, eqx.nn.Linear)]

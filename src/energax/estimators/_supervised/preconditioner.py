@@ -1,8 +1,7 @@
-"""L-BFGS in units of its own: columns about their mean, and weights by the curvature that they meet."""
+"""Preconditioning of L-BFGS for linear classifiers: centred columns, and units of equal curvature."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -11,59 +10,59 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ..._util.sizes import HOST_PRODUCT_NUMBERS, slices
 from ...energies import Linear
 
-_NUMBERS_AT_ONCE = 1 << 22  # in float64, whatever the table is in
-_MOST_COLUMNS = 1024  # whose products with each other are looked at
-_LEAST_CURVATURE = 1e-6  # of a direction, where that of every column is 1
+_MOST_COLUMNS = 1024  # for which all products of columns are computed; else only squares
+_LEAST_CURVATURE = 1e-6  # of a direction, relative to that of the columns
 
 
 class Preconditioned(eqx.Module):
-    """An optimizer that moves V = W U of a linear energy where it is asked to move W.
+    """An optimizer of V = W U in place of the weights W of a linear classifier.
 
-    Steps, and what it remembers of them, are in V; objective, penalty and optimum are those of W.
-    U is (d, d), or (d,) for a diagonal.
+    Steps and curvature estimates are in V; objective, penalty and optimum are those of W. U is (d, d), or
+    (d,) for a diagonal matrix.
     """
 
     optimizer: optax.GradientTransformationExtraArgs
     units: jax.Array
     inverse: jax.Array
 
-    def init(self, moving: Any) -> Any:
-        return self.optimizer.init(_multiplied(moving, self.units))
+    def init(self, parameters: Any) -> Any:
+        return self.optimizer.init(_multiply_weight(parameters, self.units))
 
-    def update(self, _: Any, state: Any, moving: Any, *, value: Any, grad: Any, value_fn: Any) -> Any:
-        back = lambda moving: _multiplied(moving, self.inverse)
-        grad = _multiplied(grad, self.inverse.T)
+    def update(self, _: Any, state: Any, parameters: Any, *, value: Any, grad: Any, value_fn: Any) -> Any:
+        back = lambda parameters: _multiply_weight(parameters, self.inverse)
+        grad = _multiply_weight(grad, self.inverse.T)
         updates, state = self.optimizer.update(
             grad,
             state,
-            _multiplied(moving, self.units),
+            _multiply_weight(parameters, self.units),
             value=value,
             grad=grad,
-            value_fn=lambda moving: value_fn(back(moving)),
+            value_fn=lambda parameters: value_fn(back(parameters)),
         )
         return back(updates), state
 
 
-def _multiplied(moving: tuple[Linear, Any], by: Any) -> tuple[Linear, Any]:
-    """The energy with another W; what is trained beside it stays."""
-    energy, partner = moving
+def _multiply_weight(parameters: tuple[Linear, Any], by: Any) -> tuple[Linear, Any]:
+    """Return the classifier with weights W `by`; parameters of a partner are unchanged."""
+    energy, partner = parameters
     weight = energy.weight * by if by.ndim == 1 else energy.weight @ by
     return eqx.tree_at(lambda e: e.weight, energy, weight), partner
 
 
-def conditioned(
+def precondition(
     optimizer: Any, table: np.ndarray, weight: np.ndarray | None, ridge: float
 ) -> optax.GradientTransformationExtraArgs:
-    """The optimizer, in units U with UUᵀ = E[xxᵀ] + ridge · I.
+    """Return the optimizer in units U with UUᵀ = E[xxᵀ] + ridge · I.
 
-    That is, but for a factor, about the curvature that cross-entropy and its penalty have in every row
-    of W, so that V meets the same in all directions: long columns, short ones, and those that go together.
+    Up to a factor, that is about the curvature of cross-entropy and its penalty in every row of W, so that V
+    has the same curvature in all directions, also for columns of different scale or correlated ones.
     """
     curvature, dtype = _curvature(table, weight, ridge), table.dtype
     scale = np.sqrt(np.diag(curvature) if curvature.ndim == 2 else curvature)
-    # Of a column that is all zeros, or nearly, the inverse would be no number.
+    # The inverse of a column of zeros, or nearly so, would not be finite.
     scale = np.where(scale > np.sqrt(np.finfo(dtype).tiny), scale, 1.0)
     units, inverse = scale, 1 / scale
     if curvature.ndim == 2:
@@ -75,14 +74,14 @@ def conditioned(
     return optax.GradientTransformationExtraArgs(moved.init, moved.update)
 
 
-def centred(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of every column in float64, and the table about it in its own dtype.
+def center_columns(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of every column in float64, and the centred table in its own dtype.
 
-    >>> centred(np.array([[1e9], [1e9 + 2]]), np.array([1.0, 3.0]))
+    >>> center_columns(np.array([[1e9], [1e9 + 2]]), np.array([1.0, 3.0]))
     (array([1.e+09]), array([[-1.5],
            [ 0.5]]))
     """
-    w = _shares(X, weight)
+    w = _normalise_weights(X, weight)
     mean = np.zeros(X.shape[1])
     for rows in _chunks(X):
         mean += w[rows] @ X[rows].astype(np.float64)
@@ -90,14 +89,14 @@ def centred(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.nd
     for rows in _chunks(X):
         table[rows] = X[rows] - mean
         spread = np.maximum(spread, np.abs(table[rows]).max(0))
-    # What a constant column leaves is the rounding of its mean, which is no spread.
+    # A constant column leaves the rounding error of its mean, which is not a spread.
     table[:, spread <= 8 * np.finfo(X.dtype).eps * np.abs(mean)] = 0
     return mean, table
 
 
 def _curvature(table: np.ndarray, weight: np.ndarray | None, ridge: float) -> np.ndarray:
-    """E[xxᵀ] + ridge · I, (d, d); of very many columns its diagonal, (d,)."""
-    w, d = _shares(table, weight), table.shape[1]
+    """Return E[xxᵀ] + ridge · I, (d, d); its diagonal, (d,), if there are many columns."""
+    w, d = _normalise_weights(table, weight), table.shape[1]
     all_pairs = d <= _MOST_COLUMNS
     total = np.zeros((d, d) if all_pairs else d)
     for rows in _chunks(table):
@@ -106,13 +105,11 @@ def _curvature(table: np.ndarray, weight: np.ndarray | None, ridge: float) -> np
     return total + (ridge * np.eye(d) if all_pairs else ridge)
 
 
-def _shares(X: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+def _normalise_weights(X: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     w = np.ones(len(X)) if weight is None else np.asarray(weight, np.float64)
     return w / w.sum()
 
 
-def _chunks(X: np.ndarray) -> Iterator[slice]:
-    """Slices of rows, so that a table of float32 is never copied whole to float64."""
-    size = max(1, _NUMBERS_AT_ONCE // X.shape[1])
-    for start in range(0, len(X), size):
-        yield slice(start, start + size)
+def _chunks(X: np.ndarray) -> Any:
+    """Slices of rows, so that a table of float32 is never copied to float64 as a whole."""
+    return slices(len(X), max(1, HOST_PRODUCT_NUMBERS // X.shape[1]))

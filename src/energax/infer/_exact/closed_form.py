@@ -1,4 +1,4 @@
-"""Exact knowledge: what the energy itself answers in closed form."""
+"""Closed forms: the energy's own `free_energy`, `log_partition`, `conditional` and `argmin`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...energy import supports_call
+from ...distributions import draw_rest, marginals, mode, probabilities
 from ...errors import Unsuitable
 from ...estimate import Estimate
 from ...missing import is_masked
-from ...samplers import Draws, draw_rest
-from ...spaces import Binary
+from ...samplers import Draws
+from .._map_rows import map_batches, map_rows
 from .._method import Cost, Method, Minimum
 from .._posterior import Posterior, check_single_variable, has_mean
-from .._query import Query, map_batches, map_rows
-from .marginals import closed_log_partition, free_energy_by_knowledge, has_closed_form
+from .._query import Query
+from . import components
+from .free_energy import closed_free_energy, compiled_log_partition, has_closed_form
 
 
 class Exact(Method):
-    """The energy's own `free_energy`, `log_partition`, `conditional` and, if it has one, `argmin`.
+    """Exact inference by the energy's own closed forms.
+
+    log p(x) = −F(x) − log Z by its `free_energy` and `log_partition`, p(z | x) by its `conditional`, and the
+    minimum by its `argmin` or the mode of its `conditional`.
 
     >>> from energax.energies import RBM
     >>> from energax.infer import posterior
@@ -31,63 +35,71 @@ class Exact(Method):
     """
 
     tasks = frozenset({"argmin", "posterior", "log_prob", "log_partition", "sample"})
+    automatic = True
+    priority = 20
 
     def unsupported_reason(self, task, query):
         energy, name = query.energy, type(query.energy).__name__
         if task in ("log_prob", "log_partition") and not energy.knows("log_partition"):
-            return f"needs log Z, which {name} does not know in closed form"
+            return f"needs log Z, which {name} does not have in closed form"
         if task == "log_partition":
             return None
         if task == "log_prob":
-            return None if has_closed_form(query) else f"needs free_energy({', '.join(query.given)}), unknown"
-        if task == "argmin" and _knows_argmin(query):
+            if has_closed_form(query):
+                return None
+            return f"needs free_energy({', '.join(query.given)}), which {name} does not have"
+        if task == "argmin" and _has_argmin(query):
             return None
-        if task == "argmin" and query.partially_observed:
-            return f"does not know the best values of the missing coordinates of {list(query.partially_observed)}"
-        lacking = _lacking_conditional(query)
-        if lacking is None and query.partially_observed and task == "sample" and not _draws_missing(query):
-            return f"cannot draw the missing coordinates of {list(query.partially_observed)} in closed form"
-        if lacking is None and task == "argmin":
-            name = next(iter(query.hidden))
-            if not supports_call(_mode_of, query.row(), None, energy, name):
-                return f"does not know the mode of {name!r}"
-        return lacking
+        partially_observed = list(query.partially_observed)
+        if task == "argmin" and partially_observed:
+            return f"does not minimise over the missing coordinates of {partially_observed}"
+        reason = _no_conditional_reason(query)
+        if reason is None and partially_observed and task == "sample" and not _draws_missing(query):
+            return f"cannot draw the missing coordinates of {partially_observed} in closed form"
+        if reason is None and task == "argmin" and not _has_mode(query):
+            return f"does not have the mode of {next(iter(query.hidden))!r}"
+        return reason
 
     def why(self, task, query):
-        return f"{type(query.energy).__name__} knows the answer in closed form"
+        return f"{type(query.energy).__name__} has the result in closed form"
 
     def cost(self, task, query):
         return Cost(evaluations=query.n)
 
     def log_partition(self, query, key):
-        return Estimate(np.asarray(closed_log_partition(query.energy)), kind="exact", method=self.label)
+        return Estimate(np.asarray(compiled_log_partition(query.energy)), kind="exact", method=self.label)
 
     def log_prob(self, query, key):
         log_z = self.log_partition(query, key).value
-        rows, n = query.given, query.n
-        free = map_rows(free_energy_by_knowledge, rows, n, query.energy, numbers_per_row=_width(query))
-        return Estimate(-free - log_z, kind="exact", method=self.label)
+        return Estimate(-self.free_energies(query) - log_z, kind="exact", method=self.label)
 
-    def minima(self, query):
-        """The best values of every row, and their energies."""
-        if _knows_argmin(query):
-            return map_rows(_known_argmin, query.given, query.n, query.energy)
+    def free_energies(self, query: Query) -> np.ndarray:
+        """Return F(given) of every row, (n,)."""
+        if components.hides_component(query):
+            return -components.log_evidence(query.energy, query.given)
+        width = query.width
+        return map_rows(closed_free_energy, query.given, query.n, query.energy, numbers_per_row=width)
+
+    def minima(self, query: Query) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return the best values of every row, by name, and their energies, (n,)."""
+        if _has_argmin(query):
+            return map_rows(_argmin, query.given, query.n, query.energy)
         name = next(iter(query.hidden))
-        return map_rows(_known_mode, query.given, query.n, query.energy, name)
+        return map_rows(_argmin_by_mode, query.given, query.n, query.energy, name)
 
     def argmin(self, query, key):
         values, energy = self.minima(query)
-        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
+        return Minimum(query.unbatch(values), energy=query.unbatch(energy), method=self.label)
 
     def posterior(self, query, key):
         return ConditionalPosterior(query, key)
 
     def sample(self, query, n, key):
-        return ConditionalPosterior(query)._sample(n, key)
+        return ConditionalPosterior(query)._draw(n, key)
 
 
 class ConditionalPosterior(Posterior):
-    """p(hidden | given) as the distribution that the energy's `conditional` names."""
+    """p(hidden | given) as the distribution that the energy's `conditional` returns."""
 
     method = "exact"
     kind = "exact"
@@ -98,67 +110,73 @@ class ConditionalPosterior(Posterior):
 
     def _map(self, function, *arguments, key=None):
         q = self._query
-        return map_rows(
-            function, q.given, q.n, q.energy, self.name, *arguments, key=key, numbers_per_row=_width(q)
-        )
+        arguments = (q.energy, self.name, *arguments)
+        return map_rows(function, q.given, q.n, *arguments, key=key, numbers_per_row=q.width)
 
-    def _marginals(self):
+    def _compute_marginals(self):
+        q = self._query
         if not self.spaces[self.name].is_finite:
             return {}
+        if components.hides_component(q):
+            return {self.name: components.responsibilities(q.energy, q.given)}
         return {self.name: self._map(_marginals)}
 
-    def _mean(self):
+    def _compute_mean(self):
         out = {self.name: self._map(_mean)} if has_mean(self.spaces[self.name]) else {}
-        return out | {k: v for k, v in self._imputed().items() if has_mean(self.spaces[k])}
+        return out | {k: v for k, v in self._impute().items() if has_mean(self.spaces[k])}
 
-    def _imputed(self):
-        """E[x | what is seen of it] for the partly missing variables."""
+    def _impute(self):
+        """Return E[x | given] of the partially observed variables."""
         q = self._query
         if not q.partially_observed:
             return {}
+        if components.hides_component(q):
+            completed = components.impute(q.energy, q.given)
+            return {k: completed[k] for k in q.partially_observed}
         k = self.spaces[self.name].n_values or 1
-        return map_batches(_imputed, q.given, q.n, q.energy, numbers_per_row=k * _width(q))
+        return map_batches(_impute, q.given, q.n, q.energy, numbers_per_row=k * q.width)
 
-    def _mode(self):
+    def _compute_mode(self):
         query = self._query
         reason = Exact().unsupported_reason("argmin", query)
         if reason is not None:
             raise Unsuitable(
                 f"mode: {type(query.energy).__name__} {reason}. "
-                "Use argmin(energy, given), which finds a minimum by other means."
+                "Use argmin(energy, given), which has other methods."
             )
         return Exact().minima(query)[0]
 
-    def _joint(self, names):
+    def _compute_joint(self, names):
         check_single_variable(names, self.name)
-        return self._map(_listed)
+        return self._map(_joint_table)
 
-    def _sample(self, n, key):
+    def _draw(self, n, key):
         partially_observed = tuple(self._query.partially_observed)
         if partially_observed and not _draws_missing(self._query):
             raise Unsuitable(
                 f"{type(self._query.energy).__name__} cannot draw the missing coordinates of "
-                f"{list(partially_observed)} in closed form. Use sample(energy, n, given, method=Gibbs(), key=…)."
+                f"{list(partially_observed)} in closed form. Use sample(energy, n, given, Gibbs(), key=0)."
             )
-        drawn = self._map(_draws, n, partially_observed, key=key)
-        values = {k: np.swapaxes(v, 0, 1)[None] if self._query.many else v for k, v in drawn.items()}
+        values = self._map(_draw_rows, n, partially_observed, key=key)
+        if self._query.batched:
+            values = {k: np.swapaxes(v, 0, 1)[None] for k, v in values.items()}
         return Draws(values, method=self.method, exact=True)
 
 
-# -- functions of one row ---------------------------------------------------------------------
+# -- functions of one row ------------------------------------------------------------------------
 
 
-def _known_argmin(row, key, energy):
+def _argmin(row, key, energy):
     values = energy.argmin(**row)
     return values, energy(**{**row, **values})
 
 
-def _known_mode(row, key, energy, name):
-    mode = _mode_of(row, key, energy, name)
-    return {name: mode}, energy(**row, **{name: mode})
+def _argmin_by_mode(row, key, energy, name):
+    value = _mode(row, energy, name)
+    return {name: value}, energy(**row, **{name: value})
 
 
-def _mode_of(row, key, energy, name):
+def _mode(row, energy, name):
     return mode(energy.conditional(name, **row), energy.spaces[name])
 
 
@@ -170,108 +188,73 @@ def _mean(row, key, energy, name):
     return energy.conditional(name, **row).mean
 
 
-def _imputed(rows, energy):
-    """Many rows at once: `impute` is given rows, and bounds what it holds of each by itself."""
+def _joint_table(row, key, energy, name):
+    return probabilities(energy.conditional(name, **row), energy.spaces[name])
+
+
+def _draw_rows(row, key, energy, name, n, partially_observed):
+    return jax.vmap(lambda k: _draw_row(row, k, energy, name, partially_observed))(jax.random.split(key, n))
+
+
+def _draw_row(row, key, energy, name, partially_observed):
+    """Return a draw of the hidden variable given the row, then of missing coordinates given both."""
+    first, second = jax.random.split(key)
+    drawn = {name: energy.conditional(name, **row).sample(first).astype(energy.spaces[name].jax_dtype)}
+    for variable in partially_observed:
+        observed = row[variable]
+        others = {**{k: v for k, v in row.items() if k != variable}, **drawn}
+        distribution = energy.conditional(variable, **others)
+        value = jnp.asarray(observed.value)
+        drawn[variable] = draw_rest(distribution, value, second, jnp.asarray(observed.observed))
+    return drawn
+
+
+# -- a function of many rows ---------------------------------------------------------------------
+
+
+def _impute(rows, energy):
+    """Return the partially observed variables, completed; `energy.impute` bounds its own memory."""
     completed = energy.impute(jax.tree.map(jnp.asarray, rows))
     return {k: completed[k] for k, v in rows.items() if is_masked(v)}
 
 
-def _impute_one(row, energy):
-    return _imputed(jax.tree.map(lambda a: jnp.asarray(a)[None], row), energy)
+# -- which closed forms the energy has -----------------------------------------------------------
 
 
-def _draws(row, key, energy, name, n, partially_observed):
-    return jax.vmap(lambda k: _one_draw(row, k, energy, name, partially_observed))(jax.random.split(key, n))
+def _has_argmin(query: Query) -> bool:
+    energy: Any = query.energy
+    return energy.knows("argmin", query.names) and query.supports("argmin", lambda row: energy.argmin(**row))
 
 
-def _one_draw(row, key, energy, name, partially_observed):
-    """The hidden variable given what is seen, then the missing coordinates given it and what is seen."""
-    first, second = jax.random.split(key)
-    drawn = {name: energy.conditional(name, **row).sample(first).astype(energy.spaces[name].jax_dtype)}
-    for variable in partially_observed:
-        seen = row[variable]
-        others = {**{k: v for k, v in row.items() if k != variable}, **drawn}
-        distribution = energy.conditional(variable, **others)
-        value = jnp.asarray(seen.value)
-        drawn[variable] = draw_rest(distribution, value, second, jnp.asarray(seen.observed))
-    return drawn
+def _has_mode(query: Query) -> bool:
+    name = next(iter(query.hidden))
+    return query.supports(f"mode of {name}", lambda row: _mode(row, query.energy, name))
 
 
-def _listed(row, key, energy, name):
-    distribution, space = energy.conditional(name, **row), energy.spaces[name]
-    if hasattr(distribution, "log_probs"):
-        return jnp.exp(distribution.log_probs)
-    log_probs = jax.vmap(distribution.log_prob)(space.values())
-    return jnp.exp(log_probs.reshape(len(log_probs), -1).sum(1))  # one a coordinate, if it says so
-
-
-# -- what a distribution says ---------------------------------------------------------------
-
-
-def marginals(distribution: Any, space: Any) -> Any:
-    """Probabilities of every coordinate, (*shape, values)."""
-    if isinstance(space, Binary):
-        on = jnp.asarray(distribution.mean).reshape(space.shape)
-        return jnp.stack([1 - on, on], axis=-1)
-    probs = getattr(distribution, "probs", None)
-    if probs is None:
-        probs = distribution.base_dist.probs
-    if hasattr(distribution, "log_probs") and space.size > 1:
-        table = probs.reshape((space.values_per_coordinate,) * space.size)
-        axes = range(space.size)
-        probs = jnp.stack([table.sum(tuple(a for a in axes if a != i)) for i in axes])
-    return probs.reshape(*space.shape, space.values_per_coordinate)
-
-
-def mode(distribution: Any, space: Any) -> Any:
-    """The most probable value of a distribution over a finite space or of a normal one."""
-    from numpyro import distributions as d
-
-    if hasattr(distribution, "log_probs"):
-        return distribution.mode
-    base = distribution
-    while isinstance(base, d.Independent):
-        base = base.base_dist
-    if isinstance(base, (d.Normal, d.MultivariateNormal, d.LowRankMultivariateNormal)):
-        return distribution.mean
-    finite = (d.BernoulliLogits, d.BernoulliProbs, d.CategoricalLogits, d.CategoricalProbs)
-    if space.is_finite and isinstance(base, finite):
-        return jnp.argmax(marginals(distribution, space), -1).astype(space.jax_dtype)
-    raise NotImplementedError(f"the mode of {type(distribution).__name__}")
-
-
-# -- what is known ------------------------------------------------------------------------------
-
-
-def _knows_argmin(query: Query) -> bool:
-    energy = query.energy
-    return energy.knows("argmin", query.names) and supports_call(getattr(energy, "argmin"), **query.row())  # noqa: B009
-
-
-def _lacking_conditional(query: Query) -> str | None:
+def _no_conditional_reason(query: Query) -> str | None:
+    """Return why the energy has no `conditional` for this query; None if it has."""
     energy, hidden = query.energy, query.hidden
     if len(hidden) != 1:
-        return f"knows conditionals of one variable, but hidden are {list(query.targets)}"
+        return f"has conditionals of one variable, but hidden are {list(query.targets)}"
     name = next(iter(hidden))
-    if any(v not in energy.marginalises for v in query.partially_observed):
-        return f"does not cover the missing coordinates of {list(query.partially_observed)}"
-    if not energy.knows("conditional", query.names) or not supports_call(
-        energy.conditional, name, **query.row()
+    partially_observed = list(query.partially_observed)
+    if any(v not in energy.marginalises for v in partially_observed):
+        return f"does not sum out the missing coordinates of {partially_observed}"
+    conditional = lambda row: energy.conditional(name, **row)
+    if not (
+        energy.knows("conditional", query.names) and query.supports(f"conditional of {name}", conditional)
     ):
-        given = ", ".join(query.given)
-        return f"needs p({name} | {given}), which {type(energy).__name__} does not know"
-    if query.partially_observed and not supports_call(_impute_one, query.row(), energy):
-        return f"does not know the missing coordinates of {list(query.partially_observed)} in closed form"
+        return f"needs p({name} | {', '.join(query.given)}), which {type(energy).__name__} does not have"
+    impute = lambda row: _impute(jax.tree.map(lambda a: jnp.asarray(a)[None], row), energy)
+    if partially_observed and not query.supports("impute", impute):
+        return f"does not impute the missing coordinates of {partially_observed} in closed form"
     return None
 
 
 def _draws_missing(query: Query) -> bool:
-    """Whether p(missing | seen, hidden) can be drawn from: one variable, of a family that conditions."""
+    """Return whether p(missing | observed, hidden) can be drawn from: one variable, of a known family."""
     if len(query.partially_observed) != 1:
         return False
     name, partially_observed = next(iter(query.hidden)), tuple(query.partially_observed)
-    return supports_call(_one_draw, query.row(), jax.random.key(0), query.energy, name, partially_observed)
-
-
-def _width(query: Query) -> int:
-    return sum(max(1, space.size) for space in query.spaces.values())
+    draw = lambda row: _draw_row(row, jax.random.key(0), query.energy, name, partially_observed)
+    return query.supports(f"draw of {name} and {partially_observed}", draw)

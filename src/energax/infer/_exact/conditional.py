@@ -1,4 +1,4 @@
-"""log p(data | given) = F(given) − F(data, given): log Z cancels, and each F is known or enumerated."""
+"""log p(data | given) = F(given) − F(data, given): log Z cancels, and both F are exact."""
 
 from __future__ import annotations
 
@@ -7,66 +7,63 @@ from typing import Any
 
 import numpy as np
 
-from ... import finite
 from ...energy import Energy
 from ...errors import BadInput, Intractable, Unsuitable
 from ...estimate import Estimate
-from .._method import Cost, Method, Plan
-from .._query import Query, check_inputs, map_rows
+from .._method import Cost, Plan
+from .._query import Query
 from .closed_form import Exact
 from .enumeration import Enumeration
-from .marginals import (
-    count,
-    enumeration_plan,
-    enumeration_width,
-    free_energy_by_knowledge,
-    free_energy_by_sum,
-    has_closed_form,
-    missing_value_hint,
-    size_to_visit,
-)
+from .free_energy import format_count, has_closed_form, missing_value_hint, n_joint_values
 
 
-class Conditional:
-    """A question about p(data | given), and for each of the two free energies who finds it."""
+class ConditionalQuery:
+    """A query of p(data | given), and the method for each of its two free energies.
+
+    Args:
+        energy: the energy.
+        data: values by name.
+        given: values of other variables. Inputs of the energy count as given, also if they are in `data`.
+        method: `Exact()` or `Enumeration()` for both free energies; None chooses.
+    """
 
     def __init__(self, energy: Energy, data: Mapping[str, Any], given: Mapping[str, Any], method: Any = None):
         both = sorted(set(data) & set(given))
-        # What the energy says nothing of is given, wherever it stands.
         given = {**given, **{k: v for k, v in data.items() if k in energy.inputs}}
         data = {k: v for k, v in data.items() if k not in energy.inputs}
         if not data:
             raise BadInput("data", f"only {sorted(given)}, which are given", "values of other variables too")
         if both:
             raise BadInput("given", f"{both}, which are also in data", "other variables")
-        self.whole = Query(energy, {**data, **given}, "data, given")
-        self.part = Query(energy, given)
-        self.methods = {q: free_energy_method(q, method) for q in (self.part, self.whole)}
-        check_inputs("log_prob", self.whole)
+        self.joint = Query(energy, {**data, **given}, "data, given")
+        self.given = Query(energy, given)
+        self.methods = {q: free_energy_method(q, method) for q in (self.given, self.joint)}
+        self.joint.check_inputs("log_prob")
 
     @property
-    def method(self) -> Method:
-        """The dearer of the two."""
+    def method(self) -> Exact | Enumeration:
+        """The more expensive of the two methods."""
         return max(self.methods.values(), key=lambda m: isinstance(m, Enumeration))
 
     def log_prob(self) -> Estimate:
-        before, after = (free_energy_rows(q, self.methods[q]) for q in (self.part, self.whole))
+        """Return log p(data | given) of every row."""
+        before, after = (self.methods[q].free_energies(q) for q in (self.given, self.joint))
         return Estimate(before - after, kind="exact", method=self.method.label)
 
     def plan(self) -> Plan:
+        """Return the plan of `log_prob`."""
         enumerated = [q for q, m in self.methods.items() if isinstance(m, Enumeration)]
-        sizes = [size_to_visit("log_prob", q) or 1 for q in enumerated]
-        energy = type(self.whole.energy).__name__
+        counts = [n_joint_values("log_prob", q) or 1 for q in enumerated]
         if enumerated:
-            why = f"log Z cancels, and what is left to sum has only {count(max(sizes))} joint values"
+            why = f"log Z cancels, and the remaining sum has only {format_count(max(counts))} joint values"
         else:
-            why = f"log Z cancels, and {energy} knows the rest in closed form"
-        evaluations = self.whole.n * (sum(sizes) + 2 - len(sizes))
-        return Plan("log_prob", self.method, why, "exact", Cost(evaluations, max(sizes, default=None)))
+            why = f"log Z cancels, and {type(self.joint.energy).__name__} has the rest in closed form"
+        evaluations = self.joint.n * (sum(counts) + 2 - len(counts))
+        return Plan("log_prob", self.method, why, "exact", Cost(evaluations, max(counts, default=None)))
 
 
-def free_energy_method(query: Query, method: Any = None) -> Method:
-    """`Exact` or `Enumeration`, whichever finds F(given); or a sentence on why neither does."""
+def free_energy_method(query: Query, method: Any = None) -> Exact | Enumeration:
+    """Return `Exact` or `Enumeration`, whichever computes F(given); raise if neither does."""
     if method is not None and not isinstance(method, (Exact, Enumeration)):
         raise Unsuitable(
             f"log_prob(..., given=): {type(method).__name__} gives no exact free energy. Use Enumeration()."
@@ -74,24 +71,17 @@ def free_energy_method(query: Query, method: Any = None) -> Method:
     if has_closed_form(query) and not isinstance(method, Enumeration):
         return Exact()
     enumeration = method if isinstance(method, Enumeration) else Enumeration()
-    size = size_to_visit("log_prob", query)
-    if size is None or size > enumeration.most:
+    size = n_joint_values("log_prob", query)
+    if size is None or size > enumeration.max_joint_values:
         raise Intractable(
             "log_prob(..., given=)",
-            f"a sum over {count(size)} joint values",
-            f"{enumeration.most:,}",
-            missing_value_hint(query) or "Give the energy `free_energy`, or make what is hidden smaller.",
+            f"a sum over {format_count(size)} joint values",
+            f"{enumeration.max_joint_values:,}",
+            missing_value_hint(query) or "Give the energy `free_energy`, or use smaller hidden variables.",
         )
     return enumeration
 
 
-def free_energy_rows(query: Query, method: Method | None = None) -> np.ndarray:
-    """F of every row."""
-    method = free_energy_method(query) if method is None else method
-    energy, n = query.energy, query.n
-    if not isinstance(method, Enumeration):
-        return map_rows(free_energy_by_knowledge, query.given, n, energy)
-    these, rows = enumeration_plan(query)
-    with finite.enumeration_limit(method.most):
-        width = enumeration_width(query, these)
-        return map_rows(free_energy_by_sum, rows, n, energy, these, numbers_per_row=width)
+def free_energies(query: Query) -> np.ndarray:
+    """Return the exact F(given) of every row, (n,)."""
+    return free_energy_method(query).free_energies(query)

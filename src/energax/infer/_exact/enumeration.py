@@ -1,4 +1,4 @@
-"""Enumeration: every joint value of what is hidden, one after another."""
+"""Enumeration: sums and minima over all joint values of finite variables."""
 
 from __future__ import annotations
 
@@ -10,31 +10,38 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import finite
+from ..._util import sizes
 from ...energy import checked_energy
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...finite import table
 from ...samplers import Draws
+from .._map_rows import map_rows
 from .._method import Cost, Method, Minimum
 from .._posterior import Posterior, has_mean, index_of
-from .._query import Query, map_rows
-from .marginals import (
-    closed_log_partition,
-    count,
+from .._query import Query
+from .free_energy import (
+    compiled_log_partition,
+    enumerated_free_energy,
     enumeration_plan,
     enumeration_width,
-    free_energy_by_sum,
-    partition_size,
-    size_to_visit,
+    format_count,
+    n_joint_values,
+    n_partition_values,
 )
-from .unknowns import Unknowns, expected, lowest, unknowns
+from .unknowns import Unknowns, expectation, find_unknowns, minimum
 
 
 class Enumeration(Method):
-    """Σ over all joint values of the hidden finite variables and of the missing coordinates.
+    """Exact inference by enumerating all joint values of finite hidden variables and missing coordinates.
 
-    Exact, and as dear as there are joint values: a sum of more than `limit` of them is refused.
-    Variables that the energy sums out by itself (`free_energy`) are not enumerated.
+    p(hidden | given) = exp(−e(given, hidden)) / Σ_hidden' exp(−e(given, hidden')), as a table.
+
+    Time grows with the number of joint values, memory with it only for `posterior` and `sample`. Variables
+    that the energy sums out in closed form (`free_energy`) are not enumerated.
+
+    Args:
+        limit: the largest number of joint values; None is 2²⁰.
 
     >>> from energax.energies import RBM
     >>> from energax.infer import log_prob
@@ -46,81 +53,78 @@ class Enumeration(Method):
     limit: int | None = eqx.field(static=True, default=None)
 
     tasks = frozenset({"argmin", "posterior", "log_prob", "log_partition", "sample"})
+    automatic = True
+    priority = 30
 
     @property
-    def most(self) -> int:
-        """The number of joint values above which it refuses."""
+    def max_joint_values(self) -> int:
+        """The largest number of joint values."""
         return finite.ENUMERATION_LIMIT if self.limit is None else self.limit
 
     def unsupported_reason(self, task, query):
         if task in ("log_prob", "log_partition"):
-            size = partition_size(query.energy)
-            if size is None or size > self.most:
-                return f"would have to sum {count(size)} joint values for log Z"
+            size = n_partition_values(query.energy)
+            if size is None or size > self.max_joint_values:
+                return f"would have to sum {format_count(size)} joint values for log Z"
         if task == "log_partition":
             return None
-        size = size_to_visit(task, query)
+        size = n_joint_values(task, query)
         if size is None:
-            endless = [f"{k!r} in {v!r}" for k, v in query.targets.items() if not v.is_finite]
-            return f"cannot list the values of {', '.join(endless)}"
-        if size > self.most:
-            return f"would have to visit {count(size)} joint values, more than its limit of {self.most:,}"
+            infinite = [f"{k!r} in {v!r}" for k, v in query.targets.items() if not v.is_finite]
+            return f"cannot enumerate the values of {', '.join(infinite)}"
+        if size > self.max_joint_values:
+            limit = f"{self.max_joint_values:,}"
+            return f"would have to visit {format_count(size)} joint values, more than its limit of {limit}"
         return None
 
     def why(self, task, query):
         if task == "log_partition":
-            return f"all {count(partition_size(query.energy))} joint values can be summed"
-        size, partition = size_to_visit(task, query), partition_size(query.energy)
+            return f"all {format_count(n_partition_values(query.energy))} joint values can be summed"
+        size, partition = n_joint_values(task, query), n_partition_values(query.energy)
         if task == "log_prob" and partition and partition > size:
-            return f"log Z is a sum over only {count(partition)} joint values"
-        return f"what is hidden has only {count(size)} joint values"
+            return f"log Z is a sum over only {format_count(partition)} joint values"
+        return f"the unknowns have only {format_count(size)} joint values"
 
     def cost(self, task, query):
-        partition = partition_size(query.energy) if task.startswith("log_") else 0
+        chunk = sizes.JOINT_VALUES.value
+        partition = n_partition_values(query.energy) if task.startswith("log_") else 0
         if task == "log_partition":
-            return Cost(partition, partition, 4 * min(partition, finite._CHUNK))
-        size = size_to_visit(task, query)
-        clamped = size if task in ("posterior", "sample") else min(size, finite._CHUNK)
-        n = 1 if task == "sample" and not query.many else query.n
-        return Cost(n * size + partition, size, 4 * clamped * min(n, 2**22 // max(clamped, 1) or 1))
+            return Cost(partition, partition, 4 * min(partition, chunk))
+        size = n_joint_values(task, query)
+        in_memory = size if task in ("posterior", "sample") else min(size, chunk)
+        n = 1 if task == "sample" and not query.batched else query.n
+        return Cost(n * size + partition, size, 4 * in_memory * min(n, sizes.QUERY_NUMBERS.rows(in_memory)))
 
-    # -- the tasks ----------------------------------------------------------------------
+    # -- the tasks -------------------------------------------------------------------------------
 
     def log_partition(self, query, key):
-        with finite.enumeration_limit(self.most):
-            return Estimate(np.asarray(closed_log_partition(query.energy)), kind="exact", method=self.label)
+        with finite.enumeration_limit(self.max_joint_values):
+            return Estimate(np.asarray(compiled_log_partition(query.energy)), kind="exact", method=self.label)
 
     def log_prob(self, query, key):
         log_z = self.log_partition(query, key).value
-        these, rows = enumeration_plan(query)
-        with finite.enumeration_limit(self.most):
-            free = map_rows(
-                free_energy_by_sum,
-                rows,
-                query.n,
-                query.energy,
-                these,
-                numbers_per_row=enumeration_width(query, these),
+        return Estimate(-self.free_energies(query) - log_z, kind="exact", method=self.label)
+
+    def free_energies(self, query: Query) -> np.ndarray:
+        """Return F(given) of every row, (n,)."""
+        unknowns, rows = enumeration_plan(query)
+        width = enumeration_width(query, unknowns)
+        with finite.enumeration_limit(self.max_joint_values):
+            return map_rows(
+                enumerated_free_energy, rows, query.n, query.energy, unknowns, numbers_per_row=width
             )
-        return Estimate(-free - log_z, kind="exact", method=self.label)
 
     def argmin(self, query, key):
-        these, rows = unknowns(query)
-        values, energy = map_rows(
-            _argmin,
-            rows,
-            query.n,
-            query.energy,
-            these,
-            numbers_per_row=enumeration_width(query, these),
-        )
-        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
+        unknowns, rows = find_unknowns(query)
+        width = enumeration_width(query, unknowns)
+        values, energy = map_rows(_argmin, rows, query.n, query.energy, unknowns, numbers_per_row=width)
+        return Minimum(query.unbatch(values), energy=query.unbatch(energy), method=self.label)
 
     def posterior(self, query, key):
         return EnumeratedPosterior(query, key)
 
     def sample(self, query, n, key):
-        return EnumeratedPosterior(query)._sample(n, key)
+        return EnumeratedPosterior(query)._draw(n, key)
 
 
 class EnumeratedPosterior(Posterior):
@@ -131,97 +135,87 @@ class EnumeratedPosterior(Posterior):
 
     def __init__(self, query: Query, key: Any = None):
         super().__init__(query, key)
-        self._unknowns, self._rows = unknowns(query)
+        self._unknowns, self._rows = find_unknowns(query)
 
     def _map(self, function, *arguments, key=None):
-        query = self._query
-        width = max(enumeration_width(query, self._unknowns), self._unknowns.n)
-        return map_rows(
-            function,
-            self._rows,
-            query.n,
-            query.energy,
-            self._unknowns,
-            *arguments,
-            key=key,
-            numbers_per_row=width,
-        )
+        query, unknowns = self._query, self._unknowns
+        width = max(enumeration_width(query, unknowns), unknowns.n)
+        arguments = (query.energy, unknowns, *arguments)
+        return map_rows(function, self._rows, query.n, *arguments, key=key, numbers_per_row=width)
 
-    def _marginals(self):
-        return self._possible(self._map(_coordinate_marginals))
-
-    def _mean(self):
-        return self._possible(self._map(_means))
-
-    def _possible(self, answer: Any) -> Any:
-        """The answer, unless nothing that is hidden goes with what is given: NaN says so."""
-        for leaf in jax.tree.leaves(answer):
+    def _check_possible(self, tree: Any) -> Any:
+        """Return the tree; raise if it has a NaN, which only evidence of probability zero makes."""
+        for leaf in jax.tree.leaves(tree):
             bad = np.isnan(leaf).reshape(len(leaf), -1).any(1)
             if bad.any():
-                where = f" in row {int(np.argmax(bad))}" if self._query.many else ""
-                raise BadInput(
-                    "given", f"evidence of probability zero{where}", "values that can occur together"
-                )
-        return answer
+                where = f" in row {int(np.argmax(bad))}" if self._query.batched else ""
+                found = f"evidence of probability zero{where}"
+                raise BadInput("given", found, "values that can occur together")
+        return tree
 
-    def _mode(self):
+    def _compute_marginals(self):
+        return self._check_possible(self._map(_marginals))
+
+    def _compute_mean(self):
+        return self._check_possible(self._map(_mean))
+
+    def _compute_mode(self):
         return self._map(_argmin)[0]
 
-    def _joint(self, names):
-        return self._possible(self._map(_joint, names))
+    def _compute_joint(self, names):
+        return self._check_possible(self._map(_joint_table, names))
 
-    def _sample(self, n, key):
-        drawn, total = self._map(_draws, n, key=key)
-        self._possible(total)
-        if self._query.many:
-            values = {k: np.swapaxes(v, 0, 1)[None] for k, v in drawn.items()}
-        else:
-            values = drawn
+    def _draw(self, n, key):
+        values, log_total = self._map(_draw_rows, n, key=key)
+        self._check_possible(log_total)
+        if self._query.batched:
+            values = {k: np.swapaxes(v, 0, 1)[None] for k, v in values.items()}
         return Draws(values, method="enumeration", exact=True)
 
 
-# -- functions of one row, compiled once a shape -------------------------------------------
+# -- functions of one row ------------------------------------------------------------------------
 
 
-def _argmin(row, key, energy, these: Unknowns):
-    index, value = lowest(lambda i: checked_energy(energy, {**row["given"], **these.at(row, i)}), these.n)
-    return these.at(row, index), value
+def _argmin(row, key, energy, unknowns: Unknowns):
+    energy_at = lambda i: checked_energy(energy, {**row["given"], **unknowns.at(row, i)})
+    index, value = minimum(energy_at, unknowns.n)
+    return unknowns.at(row, index), value
 
 
-def _log_probs(row, energy, these: Unknowns):
-    logits = table(lambda i: -checked_energy(energy, {**row["given"], **these.at(row, i)}), these.n)
+def _log_probs(row, energy, unknowns: Unknowns):
+    logits = table(lambda i: -checked_energy(energy, {**row["given"], **unknowns.at(row, i)}), unknowns.n)
     return logits - jax.nn.logsumexp(logits)
 
 
-def _coordinate_marginals(row, key, energy, these: Unknowns):
-    sizes = {k: energy.spaces[k].values_per_coordinate for k, _ in these.spaces}
-    hot = lambda i: {k: jax.nn.one_hot(v.astype(int), sizes[k]) for k, v in these.at(row, i).items()}
-    return expected(hot, _log_probs(row, energy, these))
+def _marginals(row, key, energy, unknowns: Unknowns):
+    k = {name: energy.spaces[name].values_per_coordinate for name, _ in unknowns.spaces}
+    one_hot = lambda i: {n: jax.nn.one_hot(v.astype(int), k[n]) for n, v in unknowns.at(row, i).items()}
+    return expectation(one_hot, _log_probs(row, energy, unknowns))
 
 
-def _means(row, key, energy, these: Unknowns):
-    keep = lambda i: {k: v for k, v in these.at(row, i).items() if has_mean(energy.spaces[k])}
-    return expected(keep, _log_probs(row, energy, these))
+def _mean(row, key, energy, unknowns: Unknowns):
+    values = lambda i: {k: v for k, v in unknowns.at(row, i).items() if has_mean(energy.spaces[k])}
+    return expectation(values, _log_probs(row, energy, unknowns))
 
 
-def _joint(row, key, energy, these: Unknowns, names):
+def _joint_table(row, key, energy, unknowns: Unknowns, names):
     spaces = energy.spaces
     shape = tuple(spaces[n].n_values for n in names)
-    log_probs = _log_probs(row, energy, these)
+    log_probs = _log_probs(row, energy, unknowns)
 
-    def place(i):
-        values = these.at(row, i)
+    def position(i):
+        values = unknowns.at(row, i)
         flat = jnp.zeros((), int)
         for name, size in zip(names, shape, strict=True):
             flat = flat * size + index_of(spaces[name], values[name])
         return flat
 
-    places = table(place, these.n)
+    positions = table(position, unknowns.n)
     flat = jnp.zeros(int(np.prod(shape)), log_probs.dtype)
-    return flat.at[places].add(jnp.exp(log_probs))
+    return flat.at[positions].add(jnp.exp(log_probs))
 
 
-def _draws(row, key, energy, these: Unknowns, n):
-    log_probs = _log_probs(row, energy, these)
+def _draw_rows(row, key, energy, unknowns: Unknowns, n):
+    log_probs = _log_probs(row, energy, unknowns)
     index = jax.random.categorical(key, log_probs, shape=(n,))
-    return jax.vmap(lambda i: these.at(row, i))(index), jax.nn.logsumexp(log_probs)
+    return jax.vmap(lambda i: unknowns.at(row, i))(index), jax.nn.logsumexp(log_probs)

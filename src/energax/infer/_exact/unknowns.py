@@ -1,4 +1,4 @@
-"""The finite unknowns of a question, numbered: hidden variables, and coordinates that are missing."""
+"""The finite unknowns of a query, numbered: hidden variables and missing coordinates."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import finite
+from ..._util import sizes
 from ...finite import Assignments
 from ...spaces import Binary, Categorical, Space
 from .._query import Query
 
 
 class Unknowns(eqx.Module):
-    """Joint values of some finite variables, for every row of a question.
+    """The joint values of some finite variables, numbered from 0 to n − 1, for every row of a query.
 
-    Of a variable that is partly known only the missing coordinates are numbered, at most `m` of
-    them in any row: 3 missing pixels of 784 are 8 joint values, not 2^784. A row with fewer
-    than `m` has its completions counted several times, `log_copies` says how often.
+    Of a partially observed variable only the missing coordinates are numbered, as many as the row with the
+    most has: 3 missing pixels of 784 are 8 joint values, not 2^784. In rows with fewer missing coordinates
+    each completion occurs several times; `log_copies` is the log of how often.
+
+    Attributes:
+        spaces: (name, space) of every variable; of a partially observed one, of its missing coordinates.
+        partially_observed: the names of the variables with missing coordinates.
     """
 
     spaces: tuple[tuple[str, Space], ...] = eqx.field(static=True)
@@ -32,6 +36,7 @@ class Unknowns(eqx.Module):
 
     @property
     def n(self) -> int:
+        """The number of joint values."""
         return self.joint.n
 
     @property
@@ -39,6 +44,7 @@ class Unknowns(eqx.Module):
         return all(space.is_finite for _, space in self.spaces)
 
     def log_copies(self, row: dict[str, Any]) -> Any:
+        """Return the log of how often each completion of this row is numbered."""
         total = 0.0
         for name, space in self.spaces:
             if name in self.partially_observed:
@@ -47,46 +53,47 @@ class Unknowns(eqx.Module):
         return total
 
     def at(self, row: dict[str, Any], index: Any) -> dict[str, Any]:
-        """Complete values of these variables in the joint value with this number."""
+        """Return the complete values of these variables in the joint value with this number."""
         out = self.joint.at(index)
         for name in self.partially_observed & set(out):
             value = row["given"][name].value
-            flat = (
-                value.reshape(-1).at[row["positions"][name]].set(out[name].astype(value.dtype), mode="drop")
-            )
+            drawn = out[name].astype(value.dtype)
+            flat = value.reshape(-1).at[row["positions"][name]].set(drawn, mode="drop")
             out[name] = flat.reshape(value.shape)
         return out
 
 
-def unknowns(
-    query: Query, *, hidden: bool = True, left: frozenset[str] = frozenset()
+def find_unknowns(
+    query: Query, *, hidden: bool = True, without: frozenset[str] = frozenset()
 ) -> tuple[Unknowns, dict[str, Any]]:
-    """The unknowns of a question, and its rows as `Unknowns` reads them.
+    """Return the unknowns of a query, and its rows as `Unknowns` reads them.
 
-    With `hidden=False` only the missing coordinates, for energies that sum out the hidden
-    variables by themselves; `left` names variables whose missing coordinates the energy sums out.
+    Args:
+        query: the query.
+        hidden: whether to number hidden variables; if not, only missing coordinates.
+        without: partially observed variables whose missing coordinates are not numbered.
     """
     spaces, positions = {}, {}
     for name, space in query.targets.items():
         if name in query.partially_observed:
-            if name in left:
+            if name in without:
                 continue
             positions[name], m = _missing_positions(query.given[name].observed, query.n)
-            spaces[name] = _of_size(space, m)
+            spaces[name] = _resize(space, m)
         elif hidden:
             spaces[name] = space
-    these = Unknowns(tuple(spaces.items()), frozenset(positions))
-    return these, {"given": query.given, "positions": positions}
+    unknowns = Unknowns(tuple(spaces.items()), frozenset(positions))
+    return unknowns, {"given": query.given, "positions": positions}
 
 
-def _of_size(space: Space, m: int) -> Space:
+def _resize(space: Space, m: int) -> Space:
     if not space.is_finite:
         return space
     return Binary(m) if isinstance(space, Binary) else Categorical(space.values_per_coordinate, m)
 
 
 def _missing_positions(observed: np.ndarray, n: int) -> tuple[np.ndarray, int]:
-    """For every row the flat places of its missing coordinates, padded with a place that is none."""
+    """Return the flat positions of missing coordinates, (n, m), padded with the size of a row, and m."""
     flat = np.asarray(observed).reshape(n, -1)
     m = int((~flat).sum(1).max())
     # A stable sort puts the missing coordinates first, in their own order.
@@ -95,12 +102,12 @@ def _missing_positions(observed: np.ndarray, n: int) -> tuple[np.ndarray, int]:
     return np.where(is_missing, order, flat.shape[1]).astype(np.int32), m
 
 
-def expected(function: Any, log_probs: Any) -> Any:
-    """Σᵢ pᵢ f(i), one chunk at a time."""
+def expectation(function: Any, log_probs: Any) -> Any:
+    """Return Σᵢ pᵢ f(i), computed in chunks."""
     n = log_probs.shape[0]
     p = jnp.exp(log_probs)
-    p = p / p.sum()  # a logsumexp of many float32 terms is off in its last digits
-    size = min(n, finite._CHUNK)
+    p = p / p.sum()  # a float32 logsumexp of many terms is inexact in its last digits
+    size = min(n, sizes.JOINT_VALUES.value)
 
     def chunk(start):
         indices = start + jnp.arange(size)
@@ -115,9 +122,9 @@ def expected(function: Any, log_probs: Any) -> Any:
     return jax.lax.scan(add, chunk(0), starts)[0]
 
 
-def lowest(function: Any, n: int) -> tuple[Any, Any]:
-    """The index of the smallest f(i), and that value, one chunk at a time."""
-    size = min(n, finite._CHUNK)
+def minimum(function: Any, n: int) -> tuple[Any, Any]:
+    """Return the index of the smallest f(i), i < n, and its value, computed in chunks."""
+    size = min(n, sizes.JOINT_VALUES.value)
 
     def chunk(start):
         indices = jnp.minimum(start + jnp.arange(size), n - 1)
@@ -128,8 +135,8 @@ def lowest(function: Any, n: int) -> tuple[Any, Any]:
     if size == n:
         return chunk(0)
 
-    def keep(best, start):
+    def keep_lower(best, start):
         new = chunk(start)
         return jax.tree.map(lambda a, b: jnp.where(new[1] < best[1], b, a), best, new), None
 
-    return jax.lax.scan(keep, chunk(0), size * jnp.arange(1, -(-n // size)))[0]
+    return jax.lax.scan(keep_lower, chunk(0), size * jnp.arange(1, -(-n // size)))[0]

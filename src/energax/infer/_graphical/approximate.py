@@ -1,4 +1,4 @@
-"""Approximate answers on networks that are too wide for a junction tree: messages on loops, mean field."""
+"""Approximate inference in finite models too large for a junction tree: belief propagation, mean field."""
 
 from __future__ import annotations
 
@@ -13,71 +13,67 @@ from ...algorithms.factors.loopy import loopy
 from ...algorithms.factors.mean_field import mean_field
 from ...errors import BadInput, Unsuitable
 from ...estimate import Estimate
-from ...parameters import cached_on
 from .._method import Cost, Method
 from .._posterior import Posterior
 from .._query import Query
-from .message_passing import on_host
+from .message_passing import solver_of, unsupported_without_tables
 
 
-class OnTables(Method):
-    """What approximations on tables share: rows one after another, on what is left once they are known."""
+class TableApproximation(Method):
+    """Base of approximations on factor tables: rows are computed one by one, on the hidden variables."""
 
     tasks = frozenset({"posterior", "log_prob", "log_partition"})
 
     def unsupported_reason(self, task, query):
-        if not hasattr(query.energy, "tables"):
-            return f"needs tables over finite variables, which {type(query.energy).__name__} has not"
-        return None
+        return unsupported_without_tables(query)
 
     def kind(self, task, query):
         return "estimate"
 
     def cost(self, task, query):
-        tables = cached_on(query.energy, "tables", on_host)
-        return Cost(n_bytes=2 * sum(t.nbytes for t in tables.logs))
+        return Cost(n_bytes=2 * sum(t.nbytes for t in solver_of(query).tables.logs))
 
     @abstractmethod
     def run(self, tables: Any, evidence: Any, key: Any) -> Any:
-        """The beliefs of one row."""
+        """The result of the algorithm for one row."""
 
     @abstractmethod
-    def log_z(self, found: Any) -> Any:
-        """log Z as these beliefs have it."""
+    def log_z(self, result: Any) -> Any:
+        """log Z according to a result of `run`."""
 
-    def rows(self, query: Query, key: Any) -> list[tuple[Any, Any]]:
-        """(tables, beliefs) of every row."""
-        tables = cached_on(query.energy, "tables", on_host)
+    def run_rows(self, query: Query, key: Any) -> list[tuple[Any, Any]]:
+        """The tables of the hidden variables and the result of `run`, for every row."""
+        tables = solver_of(query).tables
         keys = jax.random.split(jax.random.key(0) if key is None else key, query.n)
-        out = []
+        results = []
         for i in range(query.n):
             rest, evidence = tables.given(jax.tree.map(lambda a, i=i: a[i], query.given))
             if not rest.names:
-                raise BadInput("given", "values of all variables", "something left to find")
-            out.append((rest, self.run(rest, evidence, keys[i])))
-        return out
+                raise BadInput("given", "values of all variables", "at least one hidden variable")
+            results.append((rest, self.run(rest, evidence, keys[i])))
+        return results
 
     def posterior(self, query, key):
         return ApproximatePosterior(query, key, self)
 
     def log_partition(self, query, key):
-        ((_, found),) = self.rows(query, key)
+        ((_, result),) = self.run_rows(query, key)
         return Estimate(
-            np.asarray(self.log_z(found)), kind=self.kind("log_partition", query), method=self.label
+            np.asarray(self.log_z(result)), kind=self.kind("log_partition", query), method=self.label
         )
 
     def log_prob(self, query, key):
-        log_z = np.stack([self.log_z(found) for _, found in self.rows(query, key)])
-        whole = self.log_partition(Query(query.energy, {}), key).value
-        return Estimate(log_z - whole, kind="estimate", method=self.label)
+        log_evidence = np.stack([self.log_z(result) for _, result in self.run_rows(query, key)])
+        log_z = self.log_partition(Query(query.energy, {}), key).value
+        return Estimate(log_evidence - log_z, kind="estimate", method=self.label)
 
 
-class BeliefPropagation(OnTables):
-    """Sum-product messages on a graph with loops, damped, until they stop changing.
+class BeliefPropagation(TableApproximation):
+    """Loopy belief propagation: damped sum-product messages, until they stop changing.
 
-    message f→v(x_v) ∝ Σ f(x) Π_{u≠v} message u→f(x_u). Exact on a tree; elsewhere the usual
-    approximation, with the Bethe estimate of log Z. The posterior says by `converged`, `iterations` and
-    `change` how the messages ended.
+    message f→v(x_v) ∝ Σ f(x) Π_{u≠v} message u→f(x_u). Exact on a tree; on other graphs an
+    approximation, with the Bethe estimate of log Z. `converged`, `iterations` and `change` of the
+    posterior describe the convergence.
 
     Pearl (1988); Murphy, Weiss and Jordan (1999), Loopy belief propagation for approximate inference.
 
@@ -100,17 +96,17 @@ class BeliefPropagation(OnTables):
         return "belief propagation"
 
     def why(self, task, query):
-        return "messages on loops cost no more than the tables"
+        return "messages need no more memory than the tables"
 
     def run(self, tables, evidence, key):
         settings = {"damping": self.damping, "max_iter": self.max_iter, "tol": self.tol}
         return loopy(tables.cards, tables.scopes, tables.logs, evidence, **settings)
 
-    def log_z(self, found):
-        return np.asarray(found.log_z)
+    def log_z(self, result):
+        return np.asarray(result.log_z)
 
 
-class MeanField(OnTables):
+class MeanField(TableApproximation):
     """The best product of independent variables, q = Π q_v, by coordinate ascent from several starts.
 
     log Z is at least E_q[Σ log f] + H(q): a lower bound.
@@ -133,7 +129,7 @@ class MeanField(OnTables):
         return "mean field"
 
     def why(self, task, query):
-        return "a product of independent variables is cheap, and bounds log Z from below"
+        return "a product of independent variables is cheap and gives a lower bound of log Z"
 
     def kind(self, task, query):
         return "lower bound" if task == "log_partition" else "estimate"
@@ -142,60 +138,62 @@ class MeanField(OnTables):
         settings = {"n_init": self.n_init, "max_iter": self.max_iter, "tol": self.tol}
         return mean_field(tables.cards, tables.scopes, tables.logs, evidence, key=key, **settings)
 
-    def log_z(self, found):
-        return np.asarray(found.elbo)
+    def log_z(self, result):
+        return np.asarray(result.elbo)
 
 
 class ApproximatePosterior(Posterior):
-    """Beliefs about every hidden variable, and how the search for them ended (`converged`, one a row)."""
+    """Approximate marginals of every hidden variable, and the convergence of each row."""
 
     kind = "estimate"
 
-    def __init__(self, query: Query, key: Any, by: OnTables):
+    def __init__(self, query: Query, key: Any, approximation: TableApproximation):
         super().__init__(query, key)
-        self._by, self.method = by, by.label
+        self._approximation, self.method = approximation, approximation.label
 
     def _rows(self) -> Any:
-        return self._once("rows", lambda: self._by.rows(self._query, self._key))
+        return self._cached("rows", lambda: self._approximation.run_rows(self._query, self._key))
 
     @property
     def converged(self) -> Any:
-        return self._query.answer(np.array([bool(found.converged) for _, found in self._rows()]))
+        """Whether the iteration converged, one value per row."""
+        return self._query.unbatch(np.array([bool(result.converged) for _, result in self._rows()]))
 
     @property
     def iterations(self) -> Any:
-        return self._query.answer(np.array([int(found.iterations) for _, found in self._rows()]))
+        """The number of iterations, one per row."""
+        return self._query.unbatch(np.array([int(result.iterations) for _, result in self._rows()]))
 
     @property
     def change(self) -> Any:
-        """Of a message, or of the bound, in the last iteration."""
-        return self._query.answer(np.array([float(found.change) for _, found in self._rows()]))
+        """The change of the messages, or of the bound, in the last iteration; one number per row."""
+        return self._query.unbatch(np.array([float(result.change) for _, result in self._rows()]))
 
-    def _marginals(self):
+    def _compute_marginals(self):
         rows, spaces = self._rows(), self._query.spaces
-        found = {n: np.stack([b.variables[i] for _, b in rows]) for i, n in enumerate(rows[0][0].names)}
+        found = {n: np.stack([r.variables[i] for _, r in rows]) for i, n in enumerate(rows[0][0].names)}
         return {n: Labelled.of(found[n], spaces[n].labels) for n in spaces if n in found}
 
-    def _mean(self):
+    def _compute_mean(self):
         return {}
 
-    def _log_evidence(self):
-        estimate = self._by.log_prob(self._query, self._key)
-        return estimate if self._query.many else estimate[0]
+    def _compute_log_evidence(self):
+        estimate = self._approximation.log_prob(self._query, self._key)
+        return estimate if self._query.batched else estimate[0]
 
-    def _only_single(self, what: str) -> Unsuitable:
+    def _unsupported(self, task: str) -> Unsuitable:
         return Unsuitable(
-            f"{what}: {self._by.label} knows single variables only. Use MessagePassing() if its tree fits, "
-            "or draws: sample(energy, n, given, Gibbs(), key=0)."
+            f"{task}: {self.method} gives marginals of single variables only. Use MessagePassing() if its "
+            "tree fits in memory, or draws: sample(energy, n, given, Gibbs(), key=0)."
         )
 
-    def _mode(self):
-        raise self._only_single("mode")
+    def _compute_mode(self):
+        raise self._unsupported("mode")
 
-    def _joint(self, names):
+    def _compute_joint(self, names):
         if len(names) == 1:
-            return np.asarray(self._marginals()[names[0]])
-        raise self._only_single("joint")
+            return np.asarray(self._compute_marginals()[names[0]])
+        raise self._unsupported("joint")
 
-    def _sample(self, n, key):
-        raise self._only_single("sample")
+    def _draw(self, n, key):
+        raise self._unsupported("sample")

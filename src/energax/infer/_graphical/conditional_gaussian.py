@@ -1,4 +1,4 @@
-"""Networks of finite and of linear-Gaussian variables: exact answers, a Gaussian for each joint choice."""
+"""Exact inference in networks of finite and linear-Gaussian variables."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util.labelled import Labelled
-from ...algorithms.gaussian.conditional import Mixed, best, log_evidence, read, targets
+from ...algorithms.gaussian import conditional
 from ...algorithms.junction.tree import JunctionTree
 from ...errors import BadInput
 from ...estimate import Estimate
-from ...missing import known, mask_of
+from ...missing import mask_of, value_of
+from ...parameters import cache_on
 from ...samplers import Draws
+from .._map_rows import map_rows
 from .._method import Cost, Method, Minimum
 from .._posterior import Posterior
-from .._query import Query, map_rows
+from .._query import Query
 from .message_passing import MessagePassing
 
 
 class ConditionalGaussian(Method):
-    """Exact inference with linear-Gaussian variables: one Gaussian for each joint choice of their parents.
+    """Exact inference with linear-Gaussian variables: one Gaussian for each value of their finite parents.
 
-    Given the finite parents d of the real variables these are jointly Gaussian: what is seen of them
-    has a density N(seen | d), which is one more table of the finite network, answered by message passing;
-    then p(real | seen) = Σ_d p(d | seen) N(real | seen, d). Real variables that do not touch, given what
-    every row knows, have tables of their own, so that only those that do count together.
+    Given the finite parents d, the real variables are jointly Gaussian. The density of the observed ones,
+    N(observed | d), is one more table of the finite network, which is solved by message passing; then
+    p(real | observed) = Σ_d p(d | observed) N(real | observed, d). Real variables that are independent
+    given the observed ones have separate tables, so that only dependent ones multiply in cost.
 
     Lauritzen (1992), Propagation of probabilities, means, and variances in mixed graphical association
     models; Shachter and Kenley (1989), Gaussian influence diagrams.
 
     >>> from energax import posterior
-    >>> from energax.energies._graphical.bayesian_network import BayesianNetwork
-    >>> from energax.energies._graphical.linear_gaussian import LinearGaussian
+    >>> from energax.energies import BayesianNetwork, LinearGaussian
     >>> net = BayesianNetwork({
     ...     "adult": [0.5, 0.5],
     ...     "height": LinearGaussian("height", given=("adult",), bias=[1.2, 1.7], variance=[0.04, 0.01]),
@@ -47,172 +48,155 @@ class ConditionalGaussian(Method):
     """
 
     tasks = frozenset({"argmin", "posterior", "log_prob", "log_partition", "sample"})
-    knowledge = True
+    priority = 0
 
     @property
     def label(self):
         return "conditional Gaussian"
 
     def unsupported_reason(self, task, query):
-        if not hasattr(query.energy, "mixed"):
-            return f"needs tables and linear-Gaussian nodes, which {type(query.energy).__name__} has not"
+        if not query.energy.knows("conditional_gaussian"):
+            name = type(query.energy).__name__
+            return f"needs tables and linear-Gaussian nodes, and {name} provides none"
         return None
 
     def why(self, task, query):
-        return (
-            "given their finite parents the real variables are one Gaussian, and the rest is a junction tree"
-        )
+        return "given their finite parents the real variables are Gaussian, and the rest is a junction tree"
 
     def cost(self, task, query):
-        tree, numbers = _size(query)
-        item = jnp.zeros(()).dtype.itemsize
-        n_bytes = 3 * numbers * item + (0 if tree is None else tree.bytes)
-        return Cost(n_bytes=n_bytes, operations=2 * numbers + (0 if tree is None else tree.operations))
+        tree, entries = _size(query)
+        itemsize = jnp.zeros(()).dtype.itemsize
+        n_bytes = 3 * entries * itemsize + (0 if tree is None else tree.bytes)
+        return Cost(n_bytes=n_bytes, operations=2 * entries + (0 if tree is None else tree.operations))
 
     def log_partition(self, query, key):
         return Estimate(np.asarray(query.energy.log_partition()), kind="exact", method=self.label)
 
     def log_prob(self, query, key):
-        return Estimate(_each(_evidence, query), kind="exact", method=self.label)
+        return Estimate(_map_rows(_log_evidence, query), kind="exact", method=self.label)
 
     def posterior(self, query, key):
-        _size(query)  # what will not fit is said now, not when the answer is looked at
+        _size(query)  # raises now, not at the first property, if the model is too large
         _check_possible(query)
-        return MixedPosterior(query, key)
+        return ConditionalGaussianPosterior(query, key)
 
     def argmin(self, query, key):
         _check_possible(query)
-        values, energy = _each(_most_probable, query)
-        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
+        values, log_p = _map_rows(_maximise, query)
+        return Minimum(query.unbatch(values), energy=query.unbatch(-log_p), method=self.label)
 
     def sample(self, query, n, key):
         _check_possible(query)
-        return MixedPosterior(query)._sample(n, key)
+        return ConditionalGaussianPosterior(query)._draw(n, key)
 
 
-class MixedPosterior(Posterior):
+class ConditionalGaussianPosterior(Posterior):
     """p(hidden | given): `marginals` of finite variables, `mean`, `variance` and `std` of real ones.
 
-    What was given is among them, as a certainty.
+    Given variables are included, with probability one or variance zero.
     """
 
     method = "conditional Gaussian"
     kind = "exact"
 
+    def _moments(self) -> dict[str, Any]:
+        return self._cached("moments", lambda: _map_rows(_posterior_moments, self._query))
+
     @property
     def variance(self) -> dict[str, np.ndarray]:
-        """Var[variable | given] by name, of the real variables: within and between the choices."""
-        return self._query.answer(self._once("answers", self._answers)["variance"])
+        """Var[variable | given] of the real variables by name, over all values of their finite parents."""
+        return self._query.unbatch(self._moments()["variance"])
 
     @property
     def std(self) -> dict[str, np.ndarray]:
         """The square root of `variance`."""
         return {name: np.sqrt(value) for name, value in self.variance.items()}
 
-    def _answers(self):
-        return _each(_answers, self._query)
-
-    def _marginals(self):
-        found, given = self._once("answers", self._answers)["marginals"], self._query.given
-        out = {}
+    def _compute_marginals(self):
+        found, given = self._moments()["marginals"], self._query.given
+        marginals = {}
         for name, space in self._query.spaces.items():
-            if space.is_finite:  # what is given is certain
-                sure = np.eye(space.n_values)[given[name]] if name not in found else found[name]
-                out[name] = Labelled.of(sure, space.labels)
-        return out
+            if space.is_finite:
+                p = found[name] if name in found else np.eye(space.n_values)[given[name]]
+                marginals[name] = Labelled.of(p, space.labels)
+        return marginals
 
-    def _mean(self):
-        return self._once("answers", self._answers)["mean"]
+    def _compute_mean(self):
+        return self._moments()["mean"]
 
-    def _mode(self):
-        return _each(_most_probable, self._query)[0]
+    def _compute_mode(self):
+        return _map_rows(_maximise, self._query)[0]
 
-    def _joint(self, names):
-        return _each(_joint, self._query, names)
+    def _compute_joint(self, names):
+        return _map_rows(_joint, self._query, names)
 
-    def _sample(self, n, key):
-        drawn = _each(_draw, self._query, n, key=key)
-        values = {k: np.swapaxes(v, 0, 1)[None] if self._query.many else v for k, v in drawn.items()}
+    def _draw(self, n, key):
+        found = _map_rows(_draw, self._query, n, key=key)
+        values = {k: np.swapaxes(v, 0, 1)[None] if self._query.batched else v for k, v in found.items()}
         return Draws(values, method=self.method, exact=True)
 
-    def _log_evidence(self):
+    def _compute_log_evidence(self):
         if not self._query.given:
             return Estimate(0.0, method=self.method)
-        value = self._once("answers", self._answers)["log evidence"]
-        return Estimate(self._query.answer(value), kind="exact", method=self.method)
+        value = self._moments()["log_evidence"]
+        return Estimate(self._query.unbatch(value), kind="exact", method=self.method)
 
 
-def _mixed(query: Query) -> Mixed:
-    energy: Any = query.energy
-    return energy.mixed()
+def _model(query: Query) -> conditional.ConditionalGaussianModel:
+    """The tables and equations of the energy, built once per energy."""
+    return cache_on(query.energy, "conditional Gaussian", lambda energy: energy.conditional_gaussian())
 
 
 def _size(query: Query) -> tuple[JunctionTree | None, int]:
-    mixed = _mixed(query)
-    cards, scopes, numbers = mixed.shapes_given(mixed.known_names(query.given))
-    return (JunctionTree.build(cards, scopes) if cards else None), numbers
+    """The junction tree of the finite variables, None if none is hidden, and the entries of the Gaussians."""
+    model = _model(query)
+    cards, scopes, entries = model.shapes_given(model.observed_names(query.given))
+    return (JunctionTree.build(cards, scopes) if cards else None), entries
 
 
-def _each(function: Any, query: Query, *arguments: Any, key: Any = None) -> Any:
-    tree, numbers = _size(query)
-    entries = 3 * numbers + (0 if tree is None else tree.bytes // 8)
-    rows, n = query.given, query.n
-    return map_rows(function, rows, n, query.energy, *arguments, key=key, numbers_per_row=max(1, entries))
+def _map_rows(function: Any, query: Query, *arguments: Any, key: Any = None) -> Any:
+    tree, entries = _size(query)
+    numbers = max(1, 3 * entries + (0 if tree is None else tree.bytes // 8))
+    model, rows, n = _model(query), query.given, query.n
+    return map_rows(function, rows, n, model, *arguments, key=key, numbers_per_row=numbers)
 
 
 def _check_possible(query: Query) -> None:
-    """No real value is impossible, but choices may be, and another value of what was set."""
-    mixed = _mixed(query)
+    """Raise if evidence has probability zero: finite values that conflict, or another value of a constant."""
+    model = _model(query)
     energy: Any = query.energy
-    one = query.given if query.many else jax.tree.map(lambda a: a[0], query.given)
-    for name, value in mixed.constants.items():
-        if name in one:
-            seen, value = np.asarray(known(one[name]), np.float32), np.float32(value)
-            wrong = np.asarray(mask_of(one[name])) & (seen != value)
-            if wrong.any():
-                found = f"evidence of probability zero: {name} = {seen[wrong].ravel()[0]:g}"
-                raise BadInput("given", found, f"{value:g}, to which it was set")
-    chosen = {k: v for k, v in one.items() if k in mixed.tables.names}
-    doubtful = any(np.isneginf(np.asarray(log)).any() for log in mixed.tables.logs)
-    if chosen and doubtful and np.isneginf(_each(_evidence, query)).any():
-        MessagePassing().argmin(Query(energy.finite_part(), chosen), None)  # says which entries conflict
+    given = query.given if query.batched else jax.tree.map(lambda a: a[0], query.given)
+    for name, constant in model.constants.items():
+        if name in given:
+            value, constant = np.asarray(value_of(given[name]), np.float32), np.float32(constant)
+            differs = np.asarray(mask_of(given[name])) & (value != constant)
+            if differs.any():
+                found = f"evidence of probability zero: {name} = {value[differs].ravel()[0]:g}"
+                raise BadInput("given", found, f"{constant:g}, to which it was set")
+    finite = {k: v for k, v in given.items() if k in model.tables.names}
+    has_zeros = any(np.isneginf(np.asarray(log)).any() for log in model.tables.logs)
+    if finite and has_zeros and np.isneginf(_map_rows(_log_evidence, query)).any():
+        MessagePassing().argmin(Query(energy.finite_part(), finite), None)  # names the values that conflict
 
 
-# -- functions of one row, compiled once a shape and a set of given names ---------------------------
+# -- functions of one row, compiled once per shape and set of given names ----------------------------
 
 
-def _evidence(row, key, energy):
-    return log_evidence(energy.mixed(), row)
+def _log_evidence(row, key, model):
+    return conditional.log_evidence(model, row)
 
 
-def _answers(row, key, energy):
-    mixed = energy.mixed()
-    answer = read(mixed, row)
-    means, variances = {}, {}
-    for block, share in zip(answer.blocks, answer.shares, strict=True):
-        inside, spread = block.expected(), jnp.diagonal(block.covariance(), axis1=1, axis2=2)
-        mean = share @ inside
-        variance = share @ (jnp.maximum(spread, 0) + (inside - mean) ** 2)
-        for k, name in enumerate(block.names):
-            means[name], variances[name] = mean[k], variance[k]
-    for name, value in mixed.constants.items():
-        means[name], variances[name] = value, jnp.zeros_like(value)
-    found = {"marginals": answer.marginals, "log evidence": answer.log_evidence}
-    return {**found, "mean": means, "variance": variances}
+def _posterior_moments(row, key, model):
+    return conditional.posterior_moments(model, row)
 
 
-def _most_probable(row, key, energy):
-    mixed = energy.mixed()
-    states, blocks, value = best(mixed, row)
-    found = {**states, **mixed.constants}
-    for block in blocks:
-        at = block.expected()[block.index(states)]
-        found.update({name: at[k] for k, name in enumerate(block.names)})
-    return targets(found, row), -value
+def _maximise(row, key, model):
+    return conditional.maximise(model, row)
 
 
-def _joint(row, key, energy, names):
-    mixed = energy.mixed()
-    rest, evidence = _posed(mixed, row, mixed.blocks(row))
-    tree = JunctionTree.build(rest.cards, rest.scopes)
-    return jnp.exp(tree.joint(tuple(rest.names.index(n) for n in names), rest.logs, evidence))
+def _joint(row, key, model, names):
+    return conditional.joint(model, row, names)
+
+
+def _draw(row, key, model, n):
+    return conditional.draw(model, row, key, n)

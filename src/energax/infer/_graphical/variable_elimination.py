@@ -1,27 +1,23 @@
-"""Variable elimination as a method: one question at a time, along the cheapest order found."""
+"""Variable elimination: exact inference for one query at a time."""
 
 from __future__ import annotations
-
-import functools
-from typing import Any
 
 import numpy as np
 
 from ..._util.labelled import Labelled
-from ...algorithms.factors.elimination import eliminate
 from ...errors import Unsuitable
 from ...estimate import Estimate
 from .._method import Method
 from .._posterior import Posterior
 from .._query import Query
-from .message_passing import check_possible, solve
+from .message_passing import check_possible, solver_of, unsupported_without_tables
 
 
 class VariableElimination(Method):
-    """log Σ Π φ with the sums pushed into the product: exact, for log Z and for few variables at a time.
+    """log Σ Π φ with the sums moved into the product: exact, for log Z and for few variables at a time.
 
-    The order is opt_einsum's. Where a single number or a single joint table is asked, this needs less
-    memory than a junction tree, which answers for all variables at once.
+    The elimination order is found by opt_einsum. For a single number or a single joint table this needs
+    less memory than a junction tree, which computes all marginals together.
 
     Zhang and Poole (1996), Exploiting causal independence in Bayesian network inference.
 
@@ -39,16 +35,14 @@ class VariableElimination(Method):
         return "variable elimination"
 
     def unsupported_reason(self, task, query):
-        if not hasattr(query.energy, "tables"):
-            return f"needs tables over finite variables, which {type(query.energy).__name__} has not"
-        return None
+        return unsupported_without_tables(query)
 
     def why(self, task, query):
-        return "sums are pushed into the product"
+        return "sums are moved into the product"
 
     def posterior(self, query, key):
         check_possible(query, _log_z(query))
-        return EliminatedPosterior(query, key)
+        return EliminationPosterior(query, key)
 
     def log_partition(self, query, key):
         return Estimate(_log_z(query)[0], kind="exact", method=self.label)
@@ -58,46 +52,35 @@ class VariableElimination(Method):
         return Estimate(_log_z(query) - log_z, kind="exact", method=self.label)
 
 
-class EliminatedPosterior(Posterior):
-    """p(hidden | given), each variable or joint table by an elimination of its own."""
+class EliminationPosterior(Posterior):
+    """p(hidden | given), with one elimination per variable or joint table."""
 
     method = "variable elimination"
     kind = "exact"
 
-    def _marginals(self):
+    def _compute_marginals(self):
         spaces = self._query.spaces
-        return {n: Labelled.of(self._joint((n,)), spaces[n].labels) for n in self.spaces}
+        return {n: Labelled.of(self._compute_joint((n,)), spaces[n].labels) for n in self.spaces}
 
-    def _mean(self):
+    def _compute_mean(self):
         return {}
 
-    def _joint(self, names):
-        return solve(functools.partial(_kept, names=names), self._query, together=False)
+    def _compute_joint(self, names):
+        return solver_of(self._query).eliminate(names, self._query.given, self._query.n)
 
-    def _log_evidence(self):
+    def _compute_log_evidence(self):
         estimate = VariableElimination().log_prob(self._query, None)
-        return estimate if self._query.many else estimate[0]
+        return estimate if self._query.batched else estimate[0]
 
-    def _mode(self):
-        raise self._refusal("mode")
+    def _compute_mode(self):
+        raise self._unsupported("mode")
 
-    def _sample(self, n, key):
-        raise self._refusal("sample")
+    def _draw(self, n, key):
+        raise self._unsupported("sample")
 
-    def _refusal(self, what: str) -> Unsuitable:
-        return Unsuitable(f"{what}: variable elimination only sums. Use MessagePassing().")
+    def _unsupported(self, task: str) -> Unsuitable:
+        return Unsuitable(f"{task}: variable elimination computes sums only. Use MessagePassing().")
 
 
 def _log_z(query: Query) -> np.ndarray:
-    return np.asarray(solve(functools.partial(_kept, names=()), query, together=False))
-
-
-def _kept(tables: Any, evidence: Any, key: Any, names: tuple[str, ...]) -> Any:
-    if not tables.names:
-        return np.asarray(sum(tables.logs))
-    keep = tuple(tables.names.index(n) for n in names)
-    log_joint = np.asarray(eliminate(tables.cards, tables.scopes, tables.logs, evidence, keep))
-    if not names:
-        return log_joint
-    table = np.exp(log_joint - log_joint.max())
-    return table / table.sum()
+    return np.asarray(solver_of(query).eliminate((), query.given, query.n))

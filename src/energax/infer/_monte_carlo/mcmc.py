@@ -1,4 +1,4 @@
-"""Markov chains as an inference: a sampler, its warm-up, and how many chains."""
+"""Markov chain Monte Carlo: posteriors and draws by the chains of a sampler."""
 
 from __future__ import annotations
 
@@ -9,30 +9,36 @@ import jax
 import numpy as np
 
 from ...energy import Energy, checked_energy
-from ...errors import BadInput, EnergaxError
-from ...missing import known
+from ...errors import BadInput, EnergaxError, check_whole_number
+from ...missing import value_of
 from ...samplers import Draws, Langevin, Sampler, run_chains
+from .._map_rows import fill_missing, map_rows
 from .._method import Cost, Method
 from .._posterior import Posterior, has_mean
-from .._query import Query, map_rows, merged
+from .._query import Query
 
 
 class MCMC(Method):
-    """`n_chains` Markov chains of a sampler; a bare sampler as `method=` is one with these defaults.
+    """Draws from p(hidden | given) ∝ exp(−e(given, hidden)) by Markov chains of a sampler.
+
+    A sampler passed as `method=` is an `MCMC` with these defaults.
 
     Args:
-        sampler: `Gibbs()`, `Langevin()`, ….
-        n_chains: chains side by side; at least two can be compared with each other.
-        warmup: moves thrown away, in which the sampler may tune itself.
-        thin: moves for each draw kept.
-        n_draws: draws that `posterior` makes (`sample` is told).
+        sampler: `Gibbs()`, `Langevin()` or another sampler.
+        n_chains: chains that run in parallel; R̂ needs at least two.
+        warmup: moves of each chain that are discarded; the sampler may tune its settings in them.
+        thin: moves for every draw that is kept.
+        n_draws: draws of `posterior`, over all chains; `sample` has its own n.
+
+    Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and localization:
+    an improved R̂.
 
     >>> from energax.energies import RBM
     >>> from energax.infer import sample
     >>> from energax.samplers import Gibbs
     >>> rbm = RBM(np.zeros((3, 2), "f"), np.zeros(3, "f"), np.zeros(2, "f"))
-    >>> sample(rbm, 2000, method=MCMC(Gibbs(), warmup=10), key=0).verdict[:35]
-    'no sign of trouble (Gibbs, 4 chains'
+    >>> sample(rbm, 2000, method=MCMC(Gibbs(), warmup=10), key=0).verdict[:33]
+    'no problem found (Gibbs, 4 chains'
     """
 
     sampler: Sampler
@@ -42,14 +48,13 @@ class MCMC(Method):
     n_draws: int = eqx.field(static=True, default=2000)
 
     tasks = frozenset({"posterior", "sample"})
+    priority = 50
 
     def __check_init__(self):
         if not isinstance(self.sampler, Sampler):
             raise BadInput("sampler", type(self.sampler).__name__, "a Sampler, such as Gibbs()")
         for name, least in (("n_chains", 1), ("warmup", 0), ("thin", 1), ("n_draws", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise BadInput(name, repr(value), f"a whole number >= {least}")
+            check_whole_number(name, getattr(self, name), least)
 
     @property
     def label(self):
@@ -57,18 +62,17 @@ class MCMC(Method):
 
     def unsupported_reason(self, task, query):
         if isinstance(self.sampler, Langevin):
-            finite = [n for n, s in query.partially_observed.items() if s.is_finite]
-            stuck = [n for n, s in query.partially_observed.items() if s.event_ndim]
-            if finite or stuck:
-                return f"does not move the missing coordinates of {finite + stuck}"
+            fixed = [n for n, s in query.partially_observed.items() if s.is_finite or s.event_ndim]
+            if fixed:
+                return f"does not move the missing coordinates of {fixed}"
         try:
-            self.sampler.check(_clamped(query))
+            self.sampler.check(_clamp(query))
         except EnergaxError as error:
             return f"does not fit: {str(error).rstrip('.')}"
         return None
 
     def why(self, task, query):
-        return "nothing exact covers what is hidden, and a chain needs only the energy"
+        return "no exact method supports the query, and a chain needs only the energy"
 
     def kind(self, task, query):
         return "estimate"
@@ -85,54 +89,65 @@ class MCMC(Method):
             n,
             key=key,
             given=query.given,
-            n_rows=query.n if query.many else None,
+            n_rows=query.n if query.batched else None,
             n_chains=self.n_chains,
             warmup=self.warmup,
             thin=self.thin,
         )
 
     def posterior(self, query, key):
-        return SampledPosterior(query, self.sample(query, self.n_draws, key), self, key)
+        return SampledPosterior(query, self.sample(query, self.n_draws, key), key)
+
+
+def _clamp(query: Query) -> Energy:
+    """Return the energy that a chain moves in: with the completely given variables of one row clamped."""
+    complete = {k: value_of(v)[0] for k, v in query.given.items() if k not in query.partially_observed}
+    return query.energy.given(**complete) if complete else query.energy
 
 
 class SampledPosterior(Posterior):
-    """p(hidden | given) as draws; `verdict` says how far to trust them."""
+    """p(hidden | given) as draws.
+
+    Attributes:
+        draws: the `Draws`.
+        verdict: their convergence, in words.
+    """
 
     kind = "estimate"
 
-    def __init__(self, query: Query, draws: Draws, source: MCMC, key: Any = None):
+    def __init__(self, query: Query, draws: Draws, key: Any = None):
         super().__init__(query, key)
-        self.draws, self._source, self.method = draws, source, draws.method
+        self.draws, self.method = draws, draws.method
 
     @property
     def verdict(self) -> str:
         return self.draws.verdict
 
-    def _mode(self):
-        """The draw of lowest energy: no argmin, but the best that was seen."""
+    def _rows(self) -> dict[str, np.ndarray]:
+        """Return the draws with an axis of rows, (n_draws, rows, …), also for one example."""
+        values = self.draws.values
+        return dict(values) if self._query.batched else {k: v[:, None] for k, v in values.items()}
+
+    def _compute_mode(self):
+        """Return the draw of lowest energy."""
         rows = {k: np.moveaxis(v, 0, 1) for k, v in self._rows().items()}
-        q = self._query
-        best = map_rows(_best, {"given": q.given, "draws": rows}, q.n, q.energy, numbers_per_row=self.draws.n)
+        q, both = self._query, {"given": self._query.given, "draws": rows}
+        best = map_rows(_best_draw, both, q.n, q.energy, numbers_per_row=self.draws.n)
         return {k: v[np.arange(q.n), best] for k, v in rows.items()}
 
-    def _rows(self) -> dict[str, np.ndarray]:
-        """(n, rows, …), also for one example."""
-        values = self.draws.values
-        return dict(values) if self._query.many else {k: v[:, None] for k, v in values.items()}
-
-    def _marginals(self):
+    def _compute_marginals(self):
         out = {}
         for name, values in self._rows().items():
             space = self.spaces[name]
             if space.is_finite:
-                each = [(values == v).mean(0) for v in range(space.values_per_coordinate)]
-                out[name] = np.stack(each, axis=-1)
+                frequencies = [(values == v).mean(0) for v in range(space.values_per_coordinate)]
+                out[name] = np.stack(frequencies, axis=-1)
         return out
 
-    def _mean(self):
+    def _compute_mean(self):
         return {k: v.mean(0) for k, v in self._rows().items() if has_mean(self.spaces[k])}
 
-    def _joint(self, names):
+    def _compute_joint(self, names):
         shape = [self.spaces[n].n_values for n in names]
         rows = self._rows()
         flat = np.zeros(rows[names[0]].shape[:2], int)
@@ -143,24 +158,17 @@ class SampledPosterior(Posterior):
             for i in range(space.size):
                 index = index * space.values_per_coordinate + digits[..., i]
             flat = flat * size + index
-        out = np.zeros((self._query.n, int(np.prod(shape))))
-        for row in range(self._query.n):
-            out[row] = np.bincount(flat[:, row], minlength=out.shape[1]) / flat.shape[0]
-        return out
+        n_values = int(np.prod(shape))
+        counts = [np.bincount(flat[:, row], minlength=n_values) for row in range(self._query.n)]
+        return np.stack(counts) / flat.shape[0]
 
-    def _sample(self, n, key):
-        """`n` of the draws, chosen at random."""
-        pick = np.asarray(jax.random.choice(key, self.draws.n, (n,), replace=n > self.draws.n))
-        chains = {k: v[pick][None] for k, v in self.draws.values.items()}
+    def _draw(self, n, key):
+        """Return `n` of the draws, chosen at random."""
+        chosen = np.asarray(jax.random.choice(key, self.draws.n, (n,), replace=n > self.draws.n))
+        chains = {k: v[chosen][None] for k, v in self.draws.values.items()}
         return Draws(chains, method=f"{self.method}, resampled", caveat=self.draws.verdict)
 
 
-def _best(row, key, energy):
-    energies = jax.vmap(lambda values: checked_energy(energy, merged(row["given"], values)))(row["draws"])
-    return energies.argmin()
-
-
-def _clamped(query: Query) -> Energy:
-    """The energy that a chain sees: complete given variables held, the others moving."""
-    complete = {k: known(v)[0] for k, v in query.given.items() if k not in query.partially_observed}
-    return query.energy.given(**complete) if complete else query.energy
+def _best_draw(row, key, energy):
+    energy_of = lambda values: checked_energy(energy, fill_missing(row["given"], values))
+    return jax.vmap(energy_of)(row["draws"]).argmin()

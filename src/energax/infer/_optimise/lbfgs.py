@@ -1,4 +1,4 @@
-"""L-BFGS through the bijection of each space: the lowest energy of real hidden variables."""
+"""L-BFGS: the lowest energy over real hidden variables, through the bijection of each space."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from ...algorithms.optimise.lbfgs import minimise
 from ...energy import checked_energy
 from ...errors import ConvergenceWarning
 from ...finite import Assignments
+from ...spaces import Space
+from .._map_rows import fill_missing, map_rows
 from .._method import Cost, Method, Minimum
-from .._query import Query, map_rows, merged
+from .._query import Query
 
-_MOST_FINITE = 1024
+_MAX_JOINT_VALUES = 1024
 
 
 class LBFGS(Method):
-    """argmin over real hidden variables, moved in ℝⁿ by limited-memory BFGS.
+    """argmin over real hidden variables by limited-memory BFGS.
 
-    Missing real coordinates are moved too, the known ones stay. Finite hidden variables with
-    few joint values are tried one by one. Of `n_starts` random starts the best end is kept:
-    the answer is a local minimum, the global one if the energy has no other.
+    x = b(u) for the bijection b of the space, and L-BFGS minimises e(b(u)) over u in ℝⁿ. Missing coordinates
+    of real variables are optimised too, observed ones stay. Finite hidden variables with at most 1024 joint
+    values are enumerated. The result is a local minimum, the lowest of `n_starts` runs.
 
     Args:
-        n_starts: starts, all run side by side; the first at the middle of every space.
-        tol: stop where no coordinate of the gradient (in ℝⁿ) is above this.
-        max_iter: iterations at most; reaching it warns.
+        n_starts: starts, run in parallel; the first is at u = 0, the others are random.
+        tol: stop if no coordinate of the gradient in ℝⁿ is larger.
+        max_iter: the largest number of iterations; reaching it warns.
+        memory_size: pairs of steps and gradients that approximate the Hessian.
+        seed: the key of random starts, if `argmin` has no `key`.
 
     Liu and Nocedal (1989), On the limited memory BFGS method for large scale optimization.
 
@@ -49,6 +53,8 @@ class LBFGS(Method):
 
     deterministic = True
     tasks = frozenset({"argmin"})
+    automatic = True
+    priority = 50
 
     @property
     def label(self):
@@ -57,18 +63,18 @@ class LBFGS(Method):
     def unsupported_reason(self, task, query):
         real, finite, other = _split(query)
         if other:
-            return f"cannot move {other}: whole numbers without end have no gradient"
+            return f"cannot move {other}: infinite discrete spaces have no gradient"
         if not real:
             return "needs a real hidden variable, to have a gradient"
         if any(name in query.partially_observed for name in finite):
             return "moves missing coordinates of real variables only"
-        stuck = [n for n in real if n in query.partially_observed and query.spaces[n].event_ndim]
-        if stuck:
-            return f"cannot move single coordinates of {stuck}, which are constrained together"
+        constrained = [n for n in real if n in query.partially_observed and query.spaces[n].event_ndim]
+        if constrained:
+            return f"cannot move single coordinates of {constrained}, which are constrained together"
         n = Assignments(finite).n
-        if n > _MOST_FINITE:
+        if n > _MAX_JOINT_VALUES:
             return (
-                f"would be run for each of {n:,} joint values of {list(finite)}, more than {_MOST_FINITE:,}"
+                f"would run for each of {n:,} joint values of {list(finite)}, more than {_MAX_JOINT_VALUES:,}"
             )
         return None
 
@@ -89,35 +95,25 @@ class LBFGS(Method):
         size = sum(max(1, space.size) for space in real.values())
         width = 2 * (self.memory_size + 4) * size * self.n_starts * Assignments(finite).n
         key = as_key(self.seed) if key is None else key
+        arguments = (query.energy, self, tuple(real), tuple(finite))
         values, energy, converged = map_rows(
-            _minimise,
-            query.given,
-            query.n,
-            query.energy,
-            self,
-            tuple(real),
-            tuple(finite),
-            key=key,
-            numbers_per_row=width,
+            _minimise, query.given, query.n, *arguments, key=key, numbers_per_row=width
         )
         if not converged.all():
             warnings.warn(
                 f"L-BFGS: {int((~converged).sum())} of {query.n} rows did not reach a gradient below "
-                f"{self.tol:g} in {self.max_iter} iterations, or stood still before, as at a kink of the "
-                "energy. Raise max_iter or tol, or n_starts.",
+                f"{self.tol:g} in {self.max_iter} iterations, or stopped before, as at a kink of the energy. "
+                "Raise max_iter or tol, or n_starts.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return Minimum(
-            query.answer(values),
-            energy=query.answer(energy),
-            method=self.label,
-            converged=converged if query.many else bool(converged[0]),
-        )
+        values, energy = query.unbatch((values, energy))
+        converged = converged if query.batched else bool(converged[0])
+        return Minimum(values, energy=energy, method=self.label, converged=converged)
 
 
-def _split(query: Query):
-    """Sought variables: real, finite, and those that are neither."""
+def _split(query: Query) -> tuple[dict[str, Space], dict[str, Space], list[str]]:
+    """Return the targets of a query: real ones, finite ones, and the names of the others."""
     targets = query.targets
     real = {k: v for k, v in targets.items() if v.is_real}
     finite = {k: v for k, v in targets.items() if v.is_finite}
@@ -125,32 +121,33 @@ def _split(query: Query):
 
 
 def start_in(space: Any, key: Any) -> Any:
-    """A place in ℝⁿ to begin at: 0 for no key, standard normal for one."""
+    """Return a start in ℝⁿ for a value of the space: 0 without a key, standard normal with one."""
     shape = space.bijection.inverse_shape(space.shape)
     return jnp.zeros(shape) if key is None else jax.random.normal(key, shape)
 
 
 def _minimise(row, key, energy, method, real, finite):
+    """Return the best values of one row, their energy, and whether the run converged."""
     spaces = energy.spaces
     choices = Assignments({n: spaces[n] for n in finite})
 
     def complete(u, index):
-        moved = {n: spaces[n].bijection(u[n]) for n in real}
-        return merged(row, {**moved, **choices.at(index)})
+        values = {n: spaces[n].bijection(u[n]) for n in real}
+        return fill_missing(row, {**values, **choices.at(index)})
 
     def run(start_key, index, first):
         keys = dict(zip(real, jax.random.split(start_key, len(real)), strict=True))
-        centre = {n: start_in(spaces[n], None) for n in real}
-        away = {n: start_in(spaces[n], keys[n]) for n in real}
-        start = jax.tree.map(lambda a, b: jnp.where(first, a, b), centre, away)
+        center = {n: start_in(spaces[n], None) for n in real}
+        random = {n: start_in(spaces[n], keys[n]) for n in real}
+        start = jax.tree.map(lambda a, b: jnp.where(first, a, b), center, random)
         settings = {"tol": method.tol, "max_iter": method.max_iter, "memory_size": method.memory_size}
         return minimise(lambda u: checked_energy(energy, complete(u, index)), start, **settings)
 
-    starts = jax.random.split(key, method.n_starts)
+    start_keys = jax.random.split(key, method.n_starts)
     first = jnp.arange(method.n_starts) == 0
     over_starts = jax.vmap(run, (0, None, 0))
-    us, values, converged = jax.vmap(over_starts, (None, 0, None))(starts, jnp.arange(choices.n), first)
+    us, values, converged = jax.vmap(over_starts, (None, 0, None))(start_keys, jnp.arange(choices.n), first)
     best = jnp.argmin(jnp.where(jnp.isnan(values), jnp.inf, values).reshape(-1))
     u, value, done = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[best], (us, values, converged))
-    answer = complete(u, best // method.n_starts)
-    return {n: answer[n] for n in (*real, *finite)}, value, done
+    example = complete(u, best // method.n_starts)
+    return {n: example[n] for n in (*real, *finite)}, value, done

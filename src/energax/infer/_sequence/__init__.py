@@ -1,1 +1,1 @@
-"""Exact inference in hidden Markov and linear-Gaussian chains."""
+"""Exact inference in hidden Markov chains and linear-Gaussian state-space models."""

@@ -1,4 +1,4 @@
-"""Message passing along a chain: forward and backward, and Viterbi, for many rows at once."""
+"""Exact inference in hidden Markov chains: the forward-backward and the Viterbi algorithm."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...algorithms.chains import hmm as recursions
 from ...errors import BadInput
 from ...estimate import Estimate
-from ...missing import is_masked, known
+from ...missing import is_masked, value_of
 from ...samplers import Draws
+from .._map_rows import map_batches, map_rows
 from .._method import Cost, Method, Minimum
 from .._posterior import Posterior, check_single_variable
-from .._query import Query, map_batches, map_rows
+from .._query import Query
+from . import hmm_queries as queries
 
 
 class ForwardBackward(Method):
-    """Exact answers of a hidden Markov chain, in time and memory linear in its length.
+    """Exact inference in a hidden Markov chain, with time and memory linear in its length.
 
-    The energy has `logs()` (log π, log A) and `log_likelihoods(x, z)`; x is given, whole or in
-    part, or z is. The scaled recursion, the one in logarithms or the parallel one is chosen by size
+    For energies that implement `protocols.HiddenMarkov`, such as `HiddenChain`. The observations, complete
+    or in part, or the states are given. The recursion (scaled, in logarithms or parallel) is chosen by size
     and device.
 
     Rabiner (1989), A tutorial on hidden Markov models.
@@ -37,7 +38,7 @@ class ForwardBackward(Method):
     """
 
     tasks = frozenset({"argmin", "posterior", "log_prob", "sample"})
-    knowledge = True
+    priority = 0
 
     @property
     def label(self):
@@ -45,17 +46,18 @@ class ForwardBackward(Method):
 
     def unsupported_reason(self, task, query):
         energy = query.energy
-        if not (hasattr(energy, "logs") and hasattr(energy, "log_likelihoods")):
+        if not (energy.knows("logs") and energy.knows("log_likelihoods")):
             return f"is for hidden Markov chains, and {type(energy).__name__} is none"
+        x, z = energy.observed_name, energy.state_name
         if task == "log_prob":
             if not energy.knows("log_partition"):
-                return "needs an emission that is normalised in x for every z"
-            return None if query.given else "needs x or z"
-        if "x" not in query.given:
-            return "needs x, whole or in part; it is drawn by the chain itself"
-        if task == "argmin" and "x" in query.partially_observed:
-            return "finds the best states, not the missing coordinates of x"
-        if "z" not in query.targets:
+                return f"needs an emission that is normalised in {x} for every {z}"
+            return None if query.given else f"needs {x} or {z}"
+        if x not in query.given:
+            return f"needs {x}, complete or in part; the chain itself draws it"
+        if task == "argmin" and x in query.partially_observed:
+            return f"finds the best states, not the missing coordinates of {x}"
+        if z not in query.targets:
             return "finds states, and all of them are given"
         return None
 
@@ -63,19 +65,19 @@ class ForwardBackward(Method):
         return "messages along the chain sum over all paths"
 
     def cost(self, task, query):
-        k = query.energy.n_states
-        steps = np.shape(known(next(iter(query.given.values()))))[1]
         item = query.energy.transition.dtype.itemsize
-        return Cost(n_bytes=4 * query.n * steps * k * item)
+        return Cost(n_bytes=query.n * _numbers_per_row(query) * item)
 
     def log_prob(self, query, key):
-        value = _each(_evidence, query)
+        value = _map_query(queries.log_evidence, query)
         return Estimate(value, kind="exact", method=self.label)
 
     def argmin(self, query, key):
         check_possible(query)
-        values, energy = _each(_best, query)
-        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
+        paths, log_p = _map_query(queries.decode, query)
+        return Minimum(
+            query.unbatch(_as_states(query, paths)), energy=query.unbatch(-log_p), method=self.label
+        )
 
     def posterior(self, query, key):
         check_possible(query)
@@ -83,124 +85,100 @@ class ForwardBackward(Method):
 
     def sample(self, query, n, key):
         check_possible(query)
-        return ChainPosterior(query)._sample(n, key)
+        return ChainPosterior(query)._draw(n, key)
 
 
 class ChainPosterior(Posterior):
-    """p(z | x) of a hidden Markov chain: `marginals["z"]` (steps, k), `pairs`, `mode`, draws."""
+    """p(z | x) of a hidden Markov chain: `marginals` of the states (steps, k), `pairs`, `mode`, draws."""
 
     method = "forward-backward"
     kind = "exact"
 
-    def _marginals(self):
-        return {"z": _each(_states, self._query)}
+    @property
+    def _chain(self) -> Any:
+        return self._query.energy
+
+    def _compute_marginals(self):
+        return {self._chain.state_name: _map_query(queries.smooth, self._query)[1]}
 
     @property
     def pairs(self) -> np.ndarray:
-        """p(z_t, z_{t+1} | given), (steps − 1, k, k); rows first."""
-        return self._query.answer(self._once("pairs", lambda: _each(_pairs, self._query)))
+        """p(z_t, z_{t+1} | given), (steps − 1, k, k), with a leading axis for rows."""
+        compute = lambda: _map_query(queries.pair_posteriors, self._query)
+        return self._query.unbatch(self._cached("pairs", compute))
 
-    def _mean(self):
-        if "x" not in self._query.partially_observed or not hasattr(self._query.energy.emission, "impute"):
+    def _compute_mean(self):
+        chain = self._chain
+        if chain.observed_name not in self._query.partially_observed or not chain.knows("impute_given"):
             return {}
-        return _each(_imputed, self._query)
+        return _map_query(queries.impute, self._query)
 
-    def _mode(self):
-        return _each(_best, self._query)[0]
+    def _compute_mode(self):
+        return _as_states(self._query, _map_query(queries.decode, self._query)[0])
 
-    def _joint(self, names):
-        check_single_variable(names, "z")
+    def _compute_joint(self, names):
+        q, z = self._query, self._chain.state_name
+        check_single_variable(names, z)
+        return map_rows(_all_paths, q.given, q.n, q.energy, q.spaces[z].n_values)
+
+    def _draw(self, n, key):
         q = self._query
-        return map_rows(_listed, q.given, q.n, q.energy, q.spaces["z"].n_values)
-
-    def _sample(self, n, key):
-        q = self._query
-        drawn = map_rows(_draws, q.given, q.n, q.energy, n, key=key, numbers_per_row=n * _width(q))
-        values = {k: np.swapaxes(v, 0, 1)[None] if q.many else v for k, v in drawn.items()}
+        draws = map_rows(
+            _draw_row, q.given, q.n, q.energy, n, key=key, numbers_per_row=n * _numbers_per_row(q)
+        )
+        values = {k: np.swapaxes(v, 0, 1)[None] if q.batched else v for k, v in draws.items()}
         return Draws(values, method=self.method, exact=True)
 
-    def _log_evidence(self):
+    def _compute_log_evidence(self):
         estimate = ForwardBackward().log_prob(self._query, None)
-        return estimate if self._query.many else estimate[0]
+        return estimate if self._query.batched else estimate[0]
 
 
 def check_possible(query: Query) -> None:
-    """A sequence of probability zero has no states: say which, and from which step on."""
-    bad = np.isneginf(_each(_evidence, query))
-    if not bad.any():
+    """Raise if a sequence has probability zero, naming the first step that no reachable state explains."""
+    impossible = np.isneginf(_map_query(queries.log_evidence, query))
+    if not impossible.any():
         return
-    row = int(np.argmax(bad))
+    row = int(np.argmax(impossible))
     one = jax.tree.map(lambda a: a[row : row + 1], query.given)
-    scales = np.asarray(map_batches(_filtered_sums, one, 1, query.energy))[0]
-    step = int(np.argmin(scales)) if not scales.all() else len(scales) - 1
-    where = f" in row {row}" if query.many else ""
+    possible = np.asarray(map_batches(queries.possible_steps, one, 1, query.energy))[0]
+    step = int(np.argmin(possible)) if not possible.all() else len(possible) - 1
+    where = f" in row {row}" if query.batched else ""
     raise BadInput(
         "given",
-        f"a sequence of probability zero{where}: no state that can be reached explains step {step}",
+        f"a sequence of probability zero{where}: no reachable state explains step {step}",
         "observations that can occur together",
     )
 
 
-def _width(query: Query) -> int:
+def _numbers_per_row(query: Query) -> int:
     chain: Any = query.energy
-    steps = np.shape(known(query.given["x" if "x" in query.given else "z"]))[1]
+    steps = np.shape(value_of(next(iter(query.given.values()))))[1]
     return 4 * int(steps) * chain.n_states
 
 
-def _each(function: Any, query: Query) -> Any:
-    rows, n = query.given, query.n
-    return map_batches(function, rows, n, query.energy, numbers_per_row=_width(query))
+def _map_query(function: Any, query: Query) -> Any:
+    return map_batches(function, query.given, query.n, query.energy, numbers_per_row=_numbers_per_row(query))
 
 
-# -- functions of many rows ---------------------------------------------------------------------
-
-
-def _parts(rows, energy):
-    return (*energy.logs(), energy.log_likelihoods(**jax.tree.map(jnp.asarray, rows)))
-
-
-def _evidence(rows, energy):
-    return recursions.log_evidence(*energy.logs(), energy.seen(**jax.tree.map(jnp.asarray, rows)))
-
-
-def _filtered_sums(rows, energy):
-    """Whether anything was still possible at every step: 1 or 0."""
-    states = recursions.filtered(*_parts(rows, energy), kind="log")[1]
-    return (jnp.nan_to_num(states).sum(-1) > 0).astype(states.dtype)
-
-
-def _states(rows, energy):
-    return recursions.smoothed(*energy.logs(), energy.seen(**jax.tree.map(jnp.asarray, rows))).states
-
-
-def _pairs(rows, energy):
-    return recursions.pairwise(*_parts(rows, energy))
-
-
-def _best(rows, energy):
-    path, value = recursions.viterbi(*_parts(rows, energy))
-    return {"z": path.astype(energy.spaces["z"].jax_dtype)}, -value
-
-
-def _imputed(rows, energy):
-    states = _states(rows, energy)
-    x = rows["x"]
-    flat = jax.tree.map(lambda a: jnp.asarray(a).reshape(-1, *a.shape[2:]), x)
-    filled = energy.emission.impute({"x": flat}, states.reshape(-1, states.shape[-1]))["x"]
-    return {"x": filled.reshape(x.shape)}
+def _as_states(query: Query, paths: np.ndarray) -> dict[str, np.ndarray]:
+    """Paths by name, in the dtype of the states' space."""
+    name = query.energy.state_name  # type: ignore[attr-defined]
+    return {name: paths.astype(query.spaces[name].jax_dtype)}
 
 
 # -- functions of one row -----------------------------------------------------------------------
 
 
-def _draws(row, key, energy, n):
+def _draw_row(row, key, energy, n):
     keys = jax.random.split(key, n)
     return jax.vmap(lambda key: energy.draw(key, **row))(keys)
 
 
-def _listed(row, key, energy, n_values):
-    given = {k: v for k, v in row.items() if k == "x" or is_masked(v)}
-    paths = energy.conditional("z", **given)
+def _all_paths(row, key, energy, n_values):
+    """The probabilities of all k^steps paths, in the order of the states' space."""
+    given = {k: v for k, v in row.items() if k == energy.observed_name or is_masked(v)}
+    paths = energy.conditional(energy.state_name, **given)
     steps, k = paths.log_likelihood.shape
     digits = jnp.arange(n_values)[:, None] // jnp.array([k ** (steps - 1 - t) for t in range(steps)]) % k
     return jnp.exp(jax.vmap(paths.log_prob)(digits))

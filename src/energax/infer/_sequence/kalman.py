@@ -1,4 +1,4 @@
-"""The posterior of a linear-Gaussian chain, by the Kalman filter and smoother."""
+"""Exact inference in linear-Gaussian state-space models, by the Kalman filter and smoother."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import numpy as np
 
 from ...energy import checked_energy
 from ...errors import BadInput
-from ...missing import known
+from ...missing import value_of
 from ...samplers import Draws
+from .._map_rows import map_batches, map_rows
 from .._method import Cost, Method, Minimum
 from .._monte_carlo.ancestral import Ancestral
 from .._posterior import Posterior
-from .._query import map_rows
+from . import kalman_queries as queries
 
 
 class Kalman(Method):
-    """Smoothed means and covariances of real hidden sequences, exact paths, and what is missing of x.
+    """Smoothed means and covariances of real hidden sequences, exact draws, and missing values of x.
 
-    For energies with `smoothed(x=…)`, such as `LinearGaussianSSM`; for rows and for missing coordinates.
+    For energies that implement `protocols.LinearGaussianStates`, such as `LinearGaussianSSM`.
 
     >>> import jax.numpy as jnp
     >>> from energax.energies._sequence.linear_gaussian import LinearGaussianSSM
@@ -33,11 +34,12 @@ class Kalman(Method):
     tasks = frozenset({"posterior", "argmin", "sample"})
 
     def unsupported_reason(self, task, query):
-        name = type(query.energy).__name__
-        if not hasattr(query.energy, "smoothed"):
-            return f"is for linear-Gaussian chains, which {name} is not"
-        if "x" not in query.given or "z" in query.given:
-            return f"finds z given x, but given are {list(query.given)}"
+        energy = query.energy
+        if not energy.knows("smooth"):
+            return f"is for linear-Gaussian chains, which {type(energy).__name__} is not"
+        x, z = energy.observed_name, energy.state_name
+        if x not in query.given or z in query.given:
+            return f"finds {z} given {x}, but given are {list(query.given)}"
         return None
 
     def why(self, task, query):
@@ -50,63 +52,59 @@ class Kalman(Method):
         return PathPosterior(query, key)
 
     def argmin(self, query, key):
-        found = PathPosterior(query)
-        values = found._mode()
+        values = PathPosterior(query)._compute_mode()
         energy = map_rows(_energy, {"row": query.given, "values": values}, query.n, query.energy)
-        return Minimum(query.answer(values), energy=query.answer(energy), method=self.label)
+        return Minimum(query.unbatch(values), energy=query.unbatch(energy), method=self.label)
 
     def sample(self, query, n, key):
-        return PathPosterior(query)._sample(n, key)
+        return PathPosterior(query)._draw(n, key)
 
 
 class PathPosterior(Posterior):
-    """p(z | what is seen of x): normal, so its mean is its mode. `covariance` is of every step by itself."""
+    """p(z, missing values | observed values): Gaussian, so its mean is its mode. `covariance` is per step."""
 
     method = "kalman"
     kind = "exact"
 
     @property
     def covariance(self) -> dict[str, np.ndarray]:
-        """Cov[variable_t | given] by name, (steps, d, d), rows first."""
-        return self._query.answer(self._once("covariance", lambda: self._found()[1]))
+        """Cov[variable_t | given] by name, (steps, d, d), with a leading axis for rows."""
+        compute = lambda: {name: covariance for name, (_, covariance) in self._moments().items()}
+        return self._query.unbatch(self._cached("covariance", compute))
 
     @property
     def standard_deviation(self) -> dict[str, np.ndarray]:
-        """Its root along the diagonal, (steps, d)."""
+        """The square roots of the diagonals of `covariance`, (steps, d)."""
         return {k: np.sqrt(np.diagonal(v, axis1=-2, axis2=-1)) for k, v in self.covariance.items()}
 
-    def _found(self) -> Any:
-        q = self._query
-        energy: Any = q.energy
-        k = energy.transition.shape[0]
-        width = np.shape(known(q.given["x"]))[1] * 16 * k * k
-        find = lambda: map_rows(
-            _found, q.given, q.n, q.energy, tuple(q.partially_observed), numbers_per_row=width
-        )
-        return self._once("found", find)
+    def _moments(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """(mean, covariance) of every target, by name."""
+        return self._cached("moments", self._compute_moments)
 
-    def _marginals(self):
+    def _compute_moments(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        q = self._query
+        model: Any = q.energy
+        x, k = model.observed_name, model.transition.shape[0]
+        partial = x in q.partially_observed
+        function = queries.smooth_and_complete if partial else queries.smooth
+        numbers = np.shape(value_of(q.given[x]))[1] * 16 * k * k
+        found = map_batches(function, q.given, q.n, model, numbers_per_row=numbers)
+        return {model.state_name: found[0], x: found[1]} if partial else {model.state_name: found}
+
+    def _compute_marginals(self):
         return {}
 
-    def _mean(self):
-        return self._found()[0]
+    def _compute_mean(self):
+        return {name: mean for name, (mean, _) in self._moments().items()}
 
-    def _mode(self):
-        return self._found()[0]
+    def _compute_mode(self):
+        return self._compute_mean()
 
-    def _joint(self, names):
+    def _compute_joint(self, names):
         raise BadInput("names", f"{names}", "finite variables", "Use .mean, .covariance or .sample.")
 
-    def _sample(self, n, key) -> Draws:
+    def _draw(self, n, key) -> Draws:
         return Ancestral().sample(self._query, n, key)
-
-
-def _found(row, key, energy, partially_observed):
-    smoothed = energy.smoothed(x=row["x"])
-    mean, covariance = {"z": smoothed.mean}, {"z": smoothed.covariance}
-    if "x" in partially_observed:
-        mean["x"], covariance["x"] = energy.completed(x=row["x"], smoothed=smoothed)
-    return mean, covariance
 
 
 def _energy(rows, key, energy):

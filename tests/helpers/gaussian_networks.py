@@ -1,4 +1,4 @@
-"""Random networks with real nodes, and the whole joint: every choice enumerated, every Gaussian by hand."""
+"""Random networks with real nodes, and their joint distribution by enumeration of the finite variables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from energax import sample
-from energax.energies import BayesianNetwork
-from energax.energies._graphical.linear_gaussian import LinearGaussian
+from energax.energies import BayesianNetwork, LinearGaussian
 
 
 def random_network(seed: int, n_finite: int, n_real: int) -> BayesianNetwork:
@@ -33,7 +32,7 @@ def random_network(seed: int, n_finite: int, n_real: int) -> BayesianNetwork:
             rng.uniform(0.3, 2.0, shape),
             given=[f"d{j}" for j in given],
         )
-    order = rng.permutation(list(nodes))  # the order of a dict says nothing of causes
+    order = rng.permutation(list(nodes))  # nodes need not be in topological order
     return BayesianNetwork({str(name): nodes[str(name)] for name in order})
 
 
@@ -65,14 +64,14 @@ class Joint:
             self.means.append(inverse @ b)
             self.covariances.append(inverse @ np.diag(v) @ inverse.T)
 
-    def given(self, seen: dict) -> tuple:
-        """(log p(d, seen), E[x | d, seen], Cov[x | d, seen]) for every d, log of the peak over hidden x."""
+    def given(self, observed: dict) -> tuple:
+        """log p(d, observed), E[x | d, observed], Cov[x | d, observed], max over hidden x: for every d."""
         logs, means, covariances, peaks = [], [], [], []
-        at = [i for i, n in enumerate(self.real) if n in seen]
-        rest = [i for i, n in enumerate(self.real) if n not in seen]
-        value = np.array([seen[self.real[i]] for i in at])
+        at = [i for i, n in enumerate(self.real) if n in observed]
+        rest = [i for i, n in enumerate(self.real) if n not in observed]
+        value = np.array([observed[self.real[i]] for i in at])
         for d, log_p, mean, cov in zip(self.states, self.log_p, self.means, self.covariances, strict=True):
-            agrees = all(d[n] == seen[n] for n in self.finite if n in seen)
+            agrees = all(d[n] == observed[n] for n in self.finite if n in observed)
             full, spread = mean.copy(), np.zeros_like(cov)
             density = peak = 0.0
             if at:
@@ -91,8 +90,9 @@ class Joint:
             covariances.append(spread)
         return np.array(logs), np.array(means), np.array(covariances), np.array(peaks)
 
-    def answers(self, seen: dict) -> dict:
-        logs, means, covariances, peaks = self.given(seen)
+    def posterior(self, observed: dict) -> dict:
+        """Exact results of all queries given observed values."""
+        logs, means, covariances, peaks = self.given(observed)
         log_evidence = logsumexp(logs)
         q = np.exp(logs - log_evidence)
         mean = q @ means
@@ -109,7 +109,7 @@ class Joint:
 
 
 def line_network(dtype=np.float64) -> BayesianNetwork:
-    """A finite z, x given z, y linear in x with a slope for each z."""
+    """z is finite, x depends on z, and y is linear in x with a slope for each z."""
     z = np.array([0.4, 0.6], dtype)
     x = LinearGaussian(
         "x", bias=np.array([-1.0, 2.0], dtype), variance=np.array([1.0, 0.5], dtype), given="z"
@@ -120,11 +120,12 @@ def line_network(dtype=np.float64) -> BayesianNetwork:
 
 
 def rows_with_holes(net: BayesianNetwork) -> dict:
-    """Rows of the network with a third of their entries missing."""
+    """Draws of the network with a third of their entries missing."""
     rng = np.random.default_rng(0)
-    drawn = sample(net, 30, key=4).values
-    return {k: np.where(rng.random(30) < 0.35, np.nan, v.astype(float)) for k, v in drawn.items()}
+    draws = sample(net, 30, key=4).values
+    return {k: np.where(rng.random(30) < 0.35, np.nan, v.astype(float)) for k, v in draws.items()}
 
 
-def seen_in(holes: dict, row: int) -> dict:
+def observed_in(holes: dict, row: int) -> dict:
+    """The entries of a row that are not missing."""
     return {k: v[row] for k, v in holes.items() if not np.isnan(v[row])}

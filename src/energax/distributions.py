@@ -1,0 +1,181 @@
+"""Operations on distributions that depend on their family: powers, conditionals, modes, marginals.
+
+The conditionals of energies are NumPyro distributions, or a `FiniteDistribution`. Every switch on a family
+is in this file; a new family is added here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._util.linalg import cholesky, solve_lower
+from .errors import Unsuitable
+from .spaces import Binary, Space
+
+
+class FiniteDistribution(eqx.Module):
+    """A distribution over the listed values of a finite space, with NumPyro's method names."""
+
+    log_probs: jax.Array
+    space: Space = eqx.field(static=True)
+
+    @property
+    def probs(self) -> Any:
+        return jnp.exp(self.log_probs)
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        return self.space.at(jax.random.categorical(key, self.log_probs, shape=sample_shape))
+
+    def log_prob(self, value: Any) -> Any:
+        index = jnp.zeros(jnp.shape(value)[: jnp.ndim(value) - len(self.space.shape)], int)
+        flat = jnp.reshape(value, (*index.shape, -1)).astype(int)
+        for i in range(self.space.size):
+            index = index * self.space.values_per_coordinate + flat[..., i]
+        return self.log_probs[index]
+
+    @property
+    def mean(self) -> Any:
+        values = self.space.values().astype(self.log_probs.dtype)
+        return jnp.tensordot(self.probs, values, axes=1)
+
+    @property
+    def mode(self) -> Any:
+        return self.space.at(jnp.argmax(self.log_probs))
+
+
+def _base(distribution: Any) -> Any:
+    """The distribution inside all `Independent` wrappers."""
+    from numpyro.distributions import Independent
+
+    while isinstance(distribution, Independent):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def logits(distribution: Any) -> Any:
+    """The logits of Bernoulli or categorical coordinates."""
+    return _base(distribution).logits
+
+
+def is_discrete(distribution: Any) -> bool | None:
+    """Whether the values are discrete; None for a distribution without a `support`."""
+    return getattr(getattr(distribution, "support", None), "is_discrete", None)
+
+
+def rsample(distribution: Any, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+    """Draws with a gradient in the parameters, where the distribution has such draws."""
+    draw = getattr(distribution, "rsample", distribution.sample)
+    return draw(key, sample_shape)
+
+
+def power(distribution: Any, exponent: Any) -> Any:
+    """p^exponent, normalised, if it belongs to the family of p; else None.
+
+    >>> from numpyro.distributions import Normal
+    >>> float(power(Normal(3.0, 1.0), 0.25).scale)
+    2.0
+    """
+    from numpyro import distributions as d
+
+    if isinstance(distribution, FiniteDistribution):
+        log_probs = jax.nn.log_softmax(exponent * distribution.log_probs)
+        return FiniteDistribution(log_probs, distribution.space)
+    if isinstance(distribution, d.Independent):
+        base = power(distribution.base_dist, exponent)
+        return None if base is None else base.to_event(distribution.reinterpreted_batch_ndims)
+    # Logits are used where there are some: probabilities that underflowed to 0 have lost their ratio.
+    if isinstance(distribution, d.BernoulliLogits):
+        return d.BernoulliLogits(exponent * distribution.logits)
+    if isinstance(distribution, d.BernoulliProbs):
+        scores = exponent * (jnp.log(distribution.probs) - jnp.log1p(-distribution.probs))
+        largest = jnp.finfo(scores.dtype).max
+        return d.BernoulliLogits(jnp.clip(scores, -largest, largest))
+    if isinstance(distribution, d.CategoricalLogits):
+        return d.CategoricalLogits(exponent * distribution.logits)
+    if isinstance(distribution, d.CategoricalProbs):
+        return d.CategoricalLogits(exponent * jnp.log(distribution.probs))
+    if type(distribution) is d.Normal:
+        return d.Normal(distribution.loc, distribution.scale / jnp.sqrt(exponent))
+    if type(distribution) is d.MultivariateNormal:
+        return d.MultivariateNormal(distribution.loc, scale_tril=distribution.scale_tril / jnp.sqrt(exponent))
+    return None
+
+
+def draw_rest(distribution: Any, old: Any, key: Any, clamped: Any) -> Any:
+    """An exact draw of the coordinates that are not clamped, given the clamped ones: p(x_a | x_b).
+
+    `old` holds the clamped values, `clamped` is True where they are.
+    """
+    from numpyro import distributions as d
+
+    if isinstance(distribution, FiniteDistribution):
+        values = distribution.space.values()
+        clash = ((values != old) & clamped).reshape(len(values), -1).any(1)
+        allowed = FiniteDistribution(jnp.where(clash, -jnp.inf, distribution.log_probs), distribution.space)
+        return allowed.sample(key).astype(old.dtype)
+    base = _base(distribution)
+    if isinstance(base, d.Distribution) and base.event_shape == ():
+        # Independent coordinates: clamping some does not change the others.
+        return jnp.where(clamped, old, distribution.sample(key).astype(old.dtype))
+    if isinstance(distribution, d.MultivariateNormal):
+        return jnp.where(clamped, old, _draw_normal_rest(distribution, old, key, clamped))
+    raise Unsuitable(
+        f"Gibbs cannot draw some coordinates given the others under {type(distribution).__name__}. "
+        "Use Langevin, which moves any of them."
+    )
+
+
+def _draw_normal_rest(normal, old, key, clamped):
+    """A draw of N(μ, Σ), corrected so that its clamped coordinates equal `old` (Matheron's rule)."""
+    covariance = normal.covariance_matrix
+    drawn = normal.sample(key)
+    both = clamped[:, None] & clamped[None, :]
+    observed = jnp.where(both, covariance, jnp.eye(old.shape[0], dtype=covariance.dtype))
+    gap = jnp.where(clamped, old - drawn, 0)
+    factor = cholesky(observed)
+    white = solve_lower(factor, jnp.stack([gap], -1))
+    onto = solve_lower(factor, jnp.where(clamped[:, None], covariance, 0))
+    return drawn + (onto.T @ white)[:, 0]
+
+
+def probabilities(distribution: Any, space: Space) -> Any:
+    """The probability of every value of a finite space, (n_values,)."""
+    if isinstance(distribution, FiniteDistribution):
+        return distribution.probs
+    log_probs = jax.vmap(distribution.log_prob)(space.values())
+    # A distribution with batch axes has one log-probability per coordinate.
+    return jnp.exp(log_probs.reshape(len(log_probs), -1).sum(1))
+
+
+def marginals(distribution: Any, space: Space) -> Any:
+    """The probabilities of every coordinate, (*shape, values_per_coordinate)."""
+    if isinstance(space, Binary):
+        on = jnp.asarray(distribution.mean).reshape(space.shape)
+        return jnp.stack([1 - on, on], axis=-1)
+    k = space.values_per_coordinate
+    if not isinstance(distribution, FiniteDistribution):
+        return _base(distribution).probs.reshape(*space.shape, k)
+    probs = distribution.probs
+    if space.size > 1:
+        table, axes = probs.reshape((k,) * space.size), range(space.size)
+        probs = jnp.stack([table.sum(tuple(a for a in axes if a != i)) for i in axes])
+    return probs.reshape(*space.shape, k)
+
+
+def mode(distribution: Any, space: Space) -> Any:
+    """The most probable value, for a distribution over a finite space or a normal distribution."""
+    from numpyro import distributions as d
+
+    if isinstance(distribution, FiniteDistribution):
+        return distribution.mode
+    base = _base(distribution)
+    if isinstance(base, (d.Normal, d.MultivariateNormal, d.LowRankMultivariateNormal)):
+        return distribution.mean
+    finite = (d.BernoulliLogits, d.BernoulliProbs, d.CategoricalLogits, d.CategoricalProbs)
+    if space.is_finite and isinstance(base, finite):
+        return jnp.argmax(marginals(distribution, space), -1).astype(space.jax_dtype)
+    raise NotImplementedError(f"the mode of {type(distribution).__name__}")

@@ -1,0 +1,144 @@
+"""Proposals of importance sampling: the caller's own, or a Student t fitted in unconstrained space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from ...distributions import is_discrete
+from ...energy import Energy, free_energy
+from ...errors import BadInput
+from ...samplers import Langevin, run_chains
+from .._optimise.lbfgs import start_in
+
+_DEGREES = 5
+
+
+# -- proposals of the caller ---------------------------------------------------------------------
+
+
+def log_weight(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> Any:
+    """Return −F(given, drawn) − log q(drawn) of one draw from the proposal."""
+    drawn, log_q = _propose(row, key, energy, proposal)
+    return -free_energy(energy, {**row, **drawn}) - log_q
+
+
+def _propose(row, key, energy, proposal):
+    """Return a draw of hidden variables by name, and log q of it."""
+    if isinstance(proposal, Energy):
+        target = proposal.given(**row) if row and set(row) & set(proposal.spaces) else proposal
+        names = [n for n in energy.spaces if n in target.spaces and n not in row]
+        drawn = {n: v for n, v in target.draw(key).items() if n in names}
+        return drawn, -free_energy(target, drawn) - target.log_partition()
+    distribution = proposal(**row) if callable(proposal) and not hasattr(proposal, "log_prob") else proposal
+    if not isinstance(distribution, dict):
+        hidden = [n for n in energy.spaces if n not in row]
+        if len(hidden) > 1:
+            shape = jnp.shape(distribution.sample(key))
+            hidden = [n for n in hidden if energy.spaces[n].shape == shape and not energy.spaces[n].is_finite]
+        (name,) = hidden
+        distribution = {name: distribution}
+    drawn, log_q = {}, 0.0
+    for (name, each), sub in zip(distribution.items(), jax.random.split(key, len(distribution)), strict=True):
+        value = each.sample(sub)
+        _check_proposal(name, energy.spaces[name], each, value)
+        log_q = log_q + jnp.sum(each.log_prob(value))
+        drawn[name] = value.astype(energy.spaces[name].jax_dtype)
+    return drawn, log_q
+
+
+def _check_proposal(name: str, space: Any, distribution: Any, value: Any) -> None:
+    """Raise if draws have another shape than the space, or are discrete where it is real, or the reverse."""
+    discrete = is_discrete(distribution)
+    if jnp.shape(value) != space.shape or (discrete is not None and discrete is space.is_real):
+        found = f"{type(distribution).__name__}, which draws shape {jnp.shape(value)}"
+        raise BadInput("proposal", found, f"one over {name!r} in {space!r}", "Is .to_event(1) missing?")
+
+
+# -- a fitted Student t in unconstrained space ---------------------------------------------------
+
+
+class Student(NamedTuple):
+    """A Student t in ℝᵈ: mean (d,), factor (d, d) and spread (d,), where |det factor| = Π spread."""
+
+    mean: Any
+    factor: Any
+    spread: Any
+
+
+def unconstrained_target(
+    row: dict[str, Any], energy: Energy, real: tuple[str, ...]
+) -> tuple[Callable[[Any], Any], Any]:
+    """Return F(given, x(u)) − log |dx/du| as a function of a flat u in ℝᵈ, and a start."""
+    spaces = energy.spaces
+    start, unravel = ravel_pytree({n: start_in(spaces[n], None) for n in real})
+
+    def target(flat):
+        u, x, log_det = unravel(flat), {}, 0.0
+        for name in real:
+            bijection = spaces[name].bijection
+            x[name] = bijection(u[name])
+            log_det = log_det + jnp.sum(bijection.log_abs_det_jacobian(u[name], x[name]))
+        return free_energy(energy, {**row, **x}) - log_det
+
+    return target, start
+
+
+def fit_laplace(target: Callable[[Any], Any], start: Any) -> Student:
+    """Return a Student t at the mode of exp(−target), as wide as the curvature there."""
+    mode = _newton(target, start)
+    eigenvalues, vectors = jnp.linalg.eigh(jax.hessian(target)(mode))
+    # Directions of zero or negative curvature get a wide but finite spread.
+    spread = 1 / jnp.sqrt(jnp.maximum(jnp.abs(eigenvalues), 1e-2))
+    return Student(mode, vectors * spread, spread)
+
+
+def _newton(target, start, n_steps=30):
+    """Return the end of damped Newton steps towards a minimum; the Hessian is needed there anyway."""
+
+    def step(_, carry):
+        x, value, damping = carry
+        eigenvalues, vectors = jnp.linalg.eigh(jax.hessian(target)(x))
+        slope = vectors.T @ jax.grad(target)(x)
+        proposed = x - vectors @ (slope / (jnp.abs(eigenvalues) + damping))
+        new = target(proposed)
+        better = new < value
+        x, value = jnp.where(better, proposed, x), jnp.where(better, new, value)
+        return x, value, jnp.clip(jnp.where(better, damping / 4, damping * 8), 1e-6, 1e6)
+
+    damping = jnp.asarray(1e-2, start.dtype)
+    return jax.lax.fori_loop(0, n_steps, step, (start, target(start), damping))[0]
+
+
+def fit_pilot(energy: Energy, real: tuple[str, ...], key: Any) -> Student:
+    """Return a Student t with the mean and covariance of a short run of Langevin chains."""
+    others = [n for n in energy.spaces if n not in real]
+    marginal = energy.over(*others) if others else energy
+    draws = run_chains(Langevin(), marginal, 2048, key=key, n_chains=32, warmup=500, thin=4)
+    u = [np.asarray(energy.spaces[n].bijection.inv(draws[n])).reshape(draws.n, -1) for n in sorted(real)]
+    flat = np.concatenate(u, axis=1)
+    flat = flat[np.isfinite(flat).all(1)]
+    covariance = np.atleast_2d(np.cov(flat.T)) + 1e-6 * np.eye(flat.shape[1])
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    # A little wider than the draws: weights are bounded only if the tails of the proposal are wide enough.
+    spread = 1.2 * np.sqrt(np.maximum(eigenvalues, 1e-12))
+    return Student(*(jnp.asarray(a, jnp.zeros(()).dtype) for a in (flat.mean(0), vectors * spread, spread)))
+
+
+def student_log_weight(key: Any, target: Callable[[Any], Any], student: Student) -> Any:
+    """Return −target(u) − log q(u) of one draw u from a Student t with 5 degrees of freedom."""
+    mean, factor, spread = student
+    d = mean.shape[0]
+    half = jnp.asarray(_DEGREES / 2, mean.dtype)
+    # χ² with integer degrees is a sum of squared normals: faster to draw and to compile than a gamma variate.
+    normals = jax.random.normal(key, (d + _DEGREES,), mean.dtype)
+    white = normals[:d] * jnp.sqrt(_DEGREES / jnp.sum(normals[d:] ** 2))
+    lgamma = jax.scipy.special.gammaln
+    log_q = lgamma(half + d / 2) - lgamma(half) - 0.5 * d * jnp.log(_DEGREES * jnp.pi)
+    log_q = log_q - (half + d / 2) * jnp.log1p(white @ white / _DEGREES) - jnp.log(spread).sum()
+    return -target(mean + factor @ white) - log_q
