@@ -40,7 +40,6 @@ def cells(t: Timing) -> list[str]:
         target = f"≤ {case.target:g} s{mark}" if case.target else ""
         return [case.name, rate(t.ours), "", "", target, _time(t.first)]
     target = f"≥ {1 / case.target:.2g} ×{mark}" if case.target else ""
-    target = f"≤ {case.target:g} s{mark}" if case.seconds else target
     theirs = f"{rate(t.theirs)} ({case.peer})"
     return [case.name, rate(t.ours), theirs, f"{t.theirs / t.ours:.2f} ×", target, _time(t.first)]
 

@@ -14,8 +14,7 @@ class Case:
     """`ours` and `theirs` do the same work; `target` is the largest acceptable ratio of times, ours / theirs.
 
     `units` is the amount of work in one call, reported in `unit` per second. `quality` describes the two
-    results after the timing, since only equal quality compares. With `theirs=None` or `seconds`, `target` is
-    in seconds.
+    results after the timing, since only equal quality compares. With `theirs=None`, `target` is in seconds.
     `reported`: the functions measure themselves, in another process, and return seconds. `rest` is a pause
     before every call: the threads of OpenBLAS spin for about 30 ms after their last product.
     """
@@ -31,7 +30,6 @@ class Case:
     repeats: int = 5
     reported: bool = False
     rest: float = 0.0
-    seconds: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +48,7 @@ class Timing:
 
     @property
     def reached(self) -> bool | None:
-        if self.case.target is None:
-            return None
-        return (self.ours if self.case.seconds else self.ratio) <= self.case.target
+        return None if self.case.target is None else self.ratio <= self.case.target
 
 
 def _seconds(case: Case, function: Callable[[], Any]) -> tuple[float, Any]:
