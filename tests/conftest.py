@@ -82,7 +82,7 @@ COMPILES_MUCH = (
     "tests/energies/emissions/test_centroids.py",
     "tests/energies/sequence/test_hmm.py",
     "tests/energies/emissions/test_gaussian.py",
-    "tests/energies/sequence/test_linear_gaussian.py",
+    "tests/energies/sequence/test_linear_gaussian",
     "tests/energies/graphical/test_linear_gaussian",
     "tests/energies/sequence/test_markov.py",
     "tests/energies/graphical/test_factor_graph.py",

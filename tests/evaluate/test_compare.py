@@ -11,7 +11,8 @@ from scipy.stats import multivariate_normal
 from energax import catalog
 from energax.errors import BadInput
 from energax.estimate import Estimate
-from energax.evaluate import _model_specs, compare, hold_out, model_specs
+from energax.evaluate import Score, _model_specs, compare, hold_out, model_specs
+from energax.evaluate._compare import _rank
 from energax.evaluate._model_specs import MODEL_SPECS
 
 ROWS = np.random.default_rng(0).normal(size=(160, 2)) @ np.array([[1.0, 0.8], [0.0, 0.5]]) + [3.0, -1.0]
@@ -50,13 +51,13 @@ def test_best_first_with_paired_differences(plain):
 
 def test_an_error_that_all_rows_share_is_in_the_interval(plain):
     values = np.random.default_rng(0).normal(-20.0, 2.0, size=250)
-    exact = _compare.Score("a", "a", "fitted", rows=Estimate(values))
-    shared = _compare.Score("b", "b", "fitted", rows=Estimate(values, 5.0, "estimate", shared=5.0))
+    exact = Score("a", "a", "fitted", rows=Estimate(values))
+    shared = Score("b", "b", "fitted", rows=Estimate(values, 5.0, "estimate", shared=5.0))
     half = lambda score: np.ptp(score.interval()) / 2
     assert half(exact) == pytest.approx(1.97 * values.std() / np.sqrt(250), rel=0.01)  # about 0.25
     assert half(shared) == pytest.approx(9.8, rel=0.01)
-    # The best is as far from itself as nothing, however badly it is known.
-    best, other = _compare._ranked([shared, dataclasses.replace(exact, rows=exact.rows - 1.0)])
+    # The difference of the best to itself is exactly 0.
+    best, other = _rank([shared, dataclasses.replace(exact, rows=exact.rows - 1.0)])
     assert float(best.difference.stderr) == 0 and float(other.difference.stderr) == pytest.approx(5.0)
 
 

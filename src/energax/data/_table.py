@@ -85,7 +85,7 @@ class Table:
         for name in names:
             if name in out and name not in self.columns:
                 found = f"{name!r}, which was left out: {out[name]}"
-                raise BadInput("columns", found, f"columns of numbers: {listed(self.columns)}")
+                raise BadInput("columns", found, f"columns of numbers: {join_names(self.columns)}")
             check_known_name("columns", name, self.columns, "a column")
         if not names:
             raise BadInput("columns", "no name", "at least one column")
@@ -101,7 +101,7 @@ def _argument(source: str) -> str:
     return "data" if source == _UNNAMED else source
 
 
-def listed(names: Iterable[str], most: int = 12) -> str:
+def join_names(names: Iterable[str], most: int = 12) -> str:
     """Names separated by commas; a name with a comma or outer spaces is quoted."""
     names = [n if "," not in n and n == n.strip() != "" else repr(n) for n in names]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -117,7 +117,7 @@ def check_known_name(argument: str, name: str, known: Iterable[str], noun: str, 
         return
     spelled = {k.lower(): k for k in known}
     near = [spelled[k] for k in difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.5)]
-    expected = f"that {where}" if where else f"among {listed(known)}"
+    expected = f"that {where}" if where else f"among {join_names(known)}"
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise BadInput(argument, f"no {noun.split()[-1]} {name!r}", f"{noun} {expected}", hint)
 
@@ -230,6 +230,6 @@ def _check_finite(values: np.ndarray, columns: tuple[str, ...], where: str) -> n
     bad = np.argwhere(np.isinf(values))
     if len(bad):
         row, column = bad[0]
-        found = f"an infinite value in row {row + 1} of {len(values)}, column {listed([columns[column]])}"
+        found = f"an infinite value in row {row + 1} of {len(values)}, column {join_names([columns[column]])}"
         raise BadInput(where, found, "finite numbers", "Leave it empty (NaN) where a value is missing.")
     return values

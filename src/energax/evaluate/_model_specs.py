@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from ..catalog import find, part
-from ..data._table import check_known_name, listed
+from ..data._table import check_known_name, join_names
 from ..errors import BadInput
 
 Data = Literal["binary", "real"]
@@ -131,6 +131,6 @@ def check_any_supported(specs: list[ModelSpec], data: str, has_missing: bool) ->
         reasons.setdefault(spec.unsupported_reason(data, has_missing), []).append(spec.name)
     if "" in reasons:
         return
-    found = " and ".join(f"{listed(names, 6)} ({reason})" for reason, names in reasons.items())
+    found = " and ".join(f"{join_names(names, 6)} ({reason})" for reason, names in reasons.items())
     others = [s.name for s in model_specs() if not s.unsupported_reason(data, has_missing)]
-    raise BadInput("models", found, f"at least one that suits: {listed(others)}")
+    raise BadInput("models", found, f"at least one that suits: {join_names(others)}")

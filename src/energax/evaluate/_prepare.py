@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data import ColumnScaler, Table, find_spaces
-from ..data._table import listed
+from ..data._table import join_names
 from ..errors import BadInput
 from ..spaces import Binary, Real, Space
 from ._split import hold_out
@@ -60,7 +60,7 @@ def prepare(table: Table, test: Any, key: Any) -> Split:
         scaling = ColumnScaler.fit(train)
         log_det = scaling.log_det(test_values)
         train, test_values = scaling.transform(train), _scale_test_rows(scaling, test_values, columns)
-    notes += [f"Left out, {reason}: {listed(names, 6)}." for reason, names in dropped.items()]
+    notes += [f"Left out, {reason}: {join_names(names, 6)}." for reason, names in dropped.items()]
     n_missing = int(np.isnan(train).sum() + np.isnan(test_values).sum())
     if n_missing:
         notes.append(f"{n_missing} values are missing. Models that cannot learn from such rows are skipped.")
@@ -97,12 +97,12 @@ def _notes_on_codes(columns: list[str], values: np.ndarray) -> list[str]:
     notes = []
     if binary:
         notes.append(
-            f"Only 0 and 1, treated as real numbers like the other columns: {listed(binary, 6)}. "
+            f"Only 0 and 1, treated as real numbers like the other columns: {join_names(binary, 6)}. "
             "A density on such columns can be arbitrarily high; leave them out to compare fairly."
         )
     if whole:
         notes.append(
-            f"Whole numbers, treated as real numbers: {listed(whole, 6)}. Fine for counts and grades. "
+            f"Whole numbers, treated as real numbers: {join_names(whole, 6)}. Fine for counts and grades. "
             "Leave out codes of categories, or replace each by columns of 0 and 1."
         )
     return notes
@@ -116,10 +116,11 @@ def _scale_test_rows(scaling: ColumnScaler, test: np.ndarray, columns: list[str]
     if far.max() < _FARTHEST:
         return scaled
     row, column = np.unravel_index(far.argmax(), far.shape)
+    name = join_names([columns[column]])
     typical = f"{scaling.mean[column]:.3g} ± {scaling.scale[column]:.3g}"
     raise BadInput(
         "data",
-        f"{test[row, column]:.3g} in column {listed([columns[column]])}, whose other values are {typical}",
+        f"{test[row, column]:.3g} in column {name}, whose other values are {typical}",
         "test rows on the scale of the training rows",
         "Correct the value, leave it empty if it is unknown, or leave the column out.",
     )
