@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
-from ._cost import Cost, table_cost
+from ._cost import TableCost, table_cost
 from ._validation import Node
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class CliqueTree:
         children = {child for _, child in self.edges}
         return tuple(i for i in range(len(self.cliques)) if i not in children)
 
-    def cost(self, cards: Mapping[Any, int] | Sequence[int], itemsize: int = 8) -> Cost:
+    def cost(self, cards: Mapping[Any, int] | Sequence[int], itemsize: int = 8) -> TableCost:
         """Bytes of the clique tables and operations of one calibration (both passes)."""
         return table_cost(self.cliques, cards, self.edges, itemsize)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Cost:
+class TableCost:
     """Entries, bytes and operations of a set of tables, as exact integers of any size."""
 
     tables: int
@@ -41,7 +41,7 @@ def table_cost(
     cards: Mapping[Any, int] | Sequence[int],
     edges: Iterable[tuple[int, int]] | None = None,
     itemsize: int = 8,
-) -> Cost:
+) -> TableCost:
     """The cost of one table for each clique, and of calibrating them.
 
     A clique of c entries with d neighbours in the tree takes c operations to fill and 2 c for each
@@ -56,7 +56,7 @@ def table_cost(
         degree[a] += 1
         degree[b] += 1
     operations = sum(size * (1 + 2 * d) for size, d in zip(sizes, degree, strict=True))
-    return Cost(len(sizes), max(sizes, default=0), sum(sizes), itemsize, operations)
+    return TableCost(len(sizes), max(sizes, default=0), sum(sizes), itemsize, operations)
 
 
 def _short(number: int) -> str:

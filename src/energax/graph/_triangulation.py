@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import BadInput
-from ._cost import Cost, table_cost
+from ._cost import TableCost, table_cost
 from ._elimination import bits, eliminate_by_rule, eliminate_simplicial, maximal_cliques
 from ._validation import check_undirected
 
@@ -40,7 +40,7 @@ class Triangulation:
     cliques: tuple[tuple[Any, ...], ...]
     fill: tuple[tuple[Any, Any], ...]  # the edges added
     rule: str
-    cost: Cost
+    cost: TableCost
 
     @property
     def width(self) -> int:

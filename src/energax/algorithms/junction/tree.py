@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from ..._util.keys import as_key
 from ...errors import BadInput, Intractable
-from ...graph import Cost, Triangulation, junction_tree, triangulate_scopes
+from ...graph import TableCost, Triangulation, junction_tree, triangulate_scopes
 from ..factors.checks import (
     as_evidence,
     as_tables,
@@ -64,7 +64,7 @@ class JunctionTree:
     scopes: tuple[tuple[int, ...], ...]
     together: tuple[tuple[int, ...], ...] = ()
     small: int = SMALL
-    cost: Cost = dataclasses.field(default=Cost(0, 0, 0), compare=False)
+    cost: TableCost = dataclasses.field(default=TableCost(0, 0, 0), compare=False)
     layout: TreeLayout = dataclasses.field(default=None, compare=False, repr=False)  # type: ignore[assignment]
 
     # -- building -------------------------------------------------------------------------------
