@@ -50,7 +50,7 @@ PARTS = (
         ''',
         "energies",
         "DummyEnergy",
-        '"energy", "a dummy", "", "x: Binary(d)", "Nobody (2000)"',
+        '"energy", "a dummy", "", "x: Binary(d)", "Fisher (1922)"',
         "ENERGIES['DummyEnergy'] = lambda: energies.DummyEnergy(jnp.ones(3))",
     ),
     Part(
@@ -76,7 +76,7 @@ PARTS = (
         ''',
         "learn",
         "DummyObjective",
-        '"objective", "a dummy", "", "x: Binary(d)", "Nobody (2000)"',
+        '"objective", "a dummy", "", "x: Binary(d)", "Fisher (1922)"',
         "OBJECTIVES['DummyObjective'] = ('RBM', lambda e, d: learn.DummyObjective())",
     ),
     Part(
@@ -99,7 +99,7 @@ PARTS = (
         ''',
         "infer",
         "DummyInference",
-        '"inference", "a dummy", "a bias", "x: Binary(d)", "Nobody (2000)"',
+        '"inference", "a dummy", "a bias", "x: Binary(d)", "Fisher (1922)"',
         "INFERENCES['DummyInference'] = InferenceExample("
         "'DummyEnergy', infer.DummyInference, _log_partition, 'MarkovField', _log_partition, 'needs a bias')",
     ),
@@ -126,7 +126,7 @@ PARTS = (
         ''',
         "samplers",
         "DummySampler",
-        '"sampler", "a dummy", "", "Binary", "Nobody (2000)"',
+        '"sampler", "a dummy", "", "Binary", "Fisher (1922)"',
         "SAMPLERS['DummySampler'] = ('RBM', samplers.DummySampler)",
     ),
     Part(
@@ -140,7 +140,7 @@ PARTS = (
         ''',
         "estimators",
         "DummyEstimator",
-        '"estimator", "a dummy", "", "X real", "Nobody (2000)"',
+        '"estimator", "a dummy", "", "X real", "Fisher (1922)"',
         "ESTIMATORS['DummyEstimator'] = {'n_components': 2, 'tol': 0.1}",
     ),
 )
