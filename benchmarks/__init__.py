@@ -1,1 +1,1 @@
-"""Speed against peers: one process, interleaved, median of five, as ratios at equal quality."""
+"""Speed against peers, interleaved, as ratios at equal quality; first uses in fresh processes."""

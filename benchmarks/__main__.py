@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import pathlib
 import platform
@@ -36,15 +37,20 @@ def cells(t: Timing) -> list[str]:
     case = t.case
     rate = lambda s: f"{case.units / s:,.0f} {case.unit}/s" if case.units != 1 else _time(s)
     mark = {True: " ✓", False: " ✗", None: ""}[t.reached]
+    first = "" if t.first is None else _time(t.first)
+    target = f"≤ {case.target:g} s{mark}" if case.target else ""
     if t.theirs is None:
-        target = f"≤ {case.target:g} s{mark}" if case.target else ""
-        return [case.name, rate(t.ours), "", "", target, _time(t.first)]
-    target = f"≥ {1 / case.target:.2g} ×{mark}" if case.target else ""
+        return [case.name, rate(t.ours), "", "", target, first]
+    if case.target and not case.in_seconds:
+        target = f"≥ {1 / case.target:.2g} ×{mark}"
     theirs = f"{rate(t.theirs)} ({case.peer})"
-    return [case.name, rate(t.ours), theirs, f"{t.theirs / t.ours:.2f} ×", target, _time(t.first)]
+    ratio = f"{t.theirs / t.ours:.2f} ×" if math.isfinite(t.theirs) else ""
+    return [case.name, rate(t.ours), theirs, ratio, target, first]
 
 
 def _time(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "failed"
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2f} ms"
@@ -59,6 +65,7 @@ def main() -> None:
     from rich.table import Table
 
     console = Console()
+    os.environ["ENERGAX_CACHE"] = "off"  # first calls compile; cases with a warm cache say so
     cases = collect_cases(sys.argv[1:])
     timings = [measure(case) for case in track(cases, "benchmarks", console=console, transient=True)]
     table = Table(box=None, header_style="bold")
@@ -71,7 +78,9 @@ def main() -> None:
         "# Benchmarks",
         "",
         "Written by `make bench`: one process, alternating with the peer, median of five; the first call",
-        "(with compilation) is a separate column. Ratios on a shared machine vary by about 30 %.",
+        "(with compilation, nothing cached) is a separate column. First uses and loops over settings are",
+        "measured in fresh processes after the imports, cold and with a warm cache on disk. Ratios on a",
+        "shared machine vary by about 30 %.",
         "",
         machine(),
         "",

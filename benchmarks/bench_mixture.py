@@ -1,4 +1,4 @@
-"""Gaussian mixtures: full covariance, the same start; far from the origin; first calls of a process."""
+"""Gaussian mixtures: full covariance, the same start; far from the origin; the first call of a process."""
 
 from __future__ import annotations
 
@@ -26,19 +26,6 @@ _FIRST = """
     model = GaussianMixture(K, tol=0.0, max_iter=ITERATIONS, **start(X))
     began = time.perf_counter()
     model.fit(X)
-    print(time.perf_counter() - began)
-"""
-
-_IRIS = """
-    import sys, time, warnings
-    import jax, numpy as np
-    from sklearn.datasets import load_iris
-    from energax.caching import use_compilation_cache
-    from energax.estimators import GaussianMixture
-    use_compilation_cache(sys.argv[1])
-    X = load_iris().data
-    began = time.perf_counter()
-    GaussianMixture(3, random_state=0).fit(X)
     print(time.perf_counter() - began)
 """
 
@@ -71,8 +58,6 @@ def _quality(a, b) -> str:
 
 
 def cases() -> list[Case]:
-    import tempfile
-
     from sklearn.mixture import GaussianMixture as Theirs
 
     from energax.estimators import GaussianMixture as Ours
@@ -94,7 +79,6 @@ def cases() -> list[Case]:
 
     size = f"n = {N:,}, d = {D}, k = {K}, {ITERATIONS} iterations"
     double, single, far = pair(np.float64, 0.0), pair(np.float32, 0.0), pair(np.float32, 300.0)
-    cache = tempfile.mkdtemp()
     return [
         Case(f"Gaussian mixture, full, {size}, float64", *double, target=1 / 5, quality=_quality),
         Case(f"Gaussian mixture, full, {size}, float32", *single, target=1 / 5, quality=_quality),
@@ -108,13 +92,6 @@ def cases() -> list[Case]:
             "Gaussian mixture, the same, first call of a fresh process, float64",
             lambda: _in_a_fresh_process(_FIRST, "ours"),
             lambda: _in_a_fresh_process(_FIRST, "theirs"),
-            target=1.0,
-            reported=True,
-            repeats=3,
-        ),
-        Case(
-            "Gaussian mixture on iris, fresh process, warm compilation cache, after import",
-            lambda: _in_a_fresh_process(_IRIS, cache),
             target=1.0,
             reported=True,
             repeats=3,

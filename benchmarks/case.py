@@ -14,9 +14,10 @@ class Case:
     """`ours` and `theirs` do the same work; `target` is the largest acceptable ratio of times, ours / theirs.
 
     `units` is the amount of work in one call, reported in `unit` per second. `quality` describes the two
-    results after the timing, since only equal quality compares. With `theirs=None`, `target` is in seconds.
-    `reported`: the functions measure themselves, in another process, and return seconds. `rest` is a pause
-    before every call: the threads of OpenBLAS spin for about 30 ms after their last product.
+    results after the timing, since only equal quality compares. With `theirs=None` or `in_seconds`, `target`
+    is in seconds. `reported`: the functions measure themselves, each time in a fresh process, and return what
+    `float` makes seconds of; infinity is a failure. `rest` is a pause before every call: the threads of
+    OpenBLAS spin for about 30 ms after their last product.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Case:
     quality: Callable[[Any, Any], str] | None = None
     repeats: int = 5
     reported: bool = False
+    in_seconds: bool = False
     rest: float = 0.0
 
 
@@ -37,7 +39,7 @@ class Timing:
     """The times of a case, in seconds."""
 
     case: Case
-    first: float  # our first call, including compilation
+    first: float | None  # our first call, including compilation; None if every call is one
     ours: float
     theirs: float | None
     quality: str
@@ -48,7 +50,9 @@ class Timing:
 
     @property
     def reached(self) -> bool | None:
-        return None if self.case.target is None else self.ratio <= self.case.target
+        if self.case.target is None:
+            return None
+        return (self.ours if self.case.in_seconds else self.ratio) <= self.case.target
 
 
 def _seconds(case: Case, function: Callable[[], Any]) -> tuple[float, Any]:
@@ -56,8 +60,8 @@ def _seconds(case: Case, function: Callable[[], Any]) -> tuple[float, Any]:
 
     time.sleep(case.rest)
     if case.reported:
-        seconds = float(function())
-        return seconds, seconds
+        result = function()
+        return float(result), result
 
     began = time.perf_counter()
     result = function()
@@ -66,10 +70,17 @@ def _seconds(case: Case, function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(case: Case) -> Timing:
-    """Time a case: one call each to warm up, then alternating calls, so that noise affects both."""
-    first, ours_result = _seconds(case, case.ours)
-    theirs_result = _seconds(case, case.theirs)[1] if case.theirs else None
-    ours, theirs = [], []
+    """Time a case: one call each to warm up, then alternating calls, so that noise affects both.
+
+    Fresh processes are not warmed up.
+    """
+    ours: list[float] = []
+    theirs: list[float] = []
+    ours_result = theirs_result = None
+    first = None
+    if not case.reported:
+        first, ours_result = _seconds(case, case.ours)
+        theirs_result = _seconds(case, case.theirs)[1] if case.theirs else None
     for _ in range(case.repeats):
         seconds, ours_result = _seconds(case, case.ours)
         ours.append(seconds)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from energax import caching, cli
+from energax import cli
 
 
 @pytest.fixture
@@ -194,16 +194,3 @@ def test_the_installed_command_says_its_version():
         [sys.executable, "-m", "energax.cli", "--version"], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == f"energax {__version__}"
-
-
-def test_the_cache_can_be_moved_and_turned_off(monkeypatch, tmp_path):
-    import jax
-
-    before = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("ENERGAX_CACHE", "off")
-    assert caching.use_compilation_cache() is None
-    assert jax.config.jax_compilation_cache_dir == before
-    monkeypatch.delenv("ENERGAX_CACHE")
-    assert str(caching.use_compilation_cache()) == before, "one that JAX was given is left alone"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert caching.default_cache() == tmp_path / "energax" / "jax"

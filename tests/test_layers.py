@@ -13,7 +13,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src" / "energax"
 
 #: From the lowest to the highest. A module may import from its own layer and from lower ones.
 LAYERS = (
-    ("errors", "_version", "_util", "catalog", "protocols"),
+    ("errors", "_version", "_util", "caching", "catalog", "programs", "protocols"),
     ("missing", "vocabulary"),
     ("spaces",),
     ("finite", "estimate", "batch", "distributions"),
@@ -31,7 +31,7 @@ LAYERS = (
     ("data",),
     ("plot",),
     ("evaluate",),
-    ("caching", "cli", "__main__"),
+    ("cli", "__main__"),
 )
 DEPTH = {name: i for i, names in enumerate(LAYERS) for name in names}
 FILES = sorted(SOURCE.rglob("*.py"))

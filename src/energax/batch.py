@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ._util.sizes import even_rows, number_of_rows
+from .programs import interpreted
 
 
 class Batch(eqx.Module):
@@ -54,7 +55,7 @@ class Batch(eqx.Module):
         shards = self.shards if self.n % self.shards == 0 else 1
         per_shard = self.n // shards
         size = even_rows(per_shard, max(1, size // shards))
-        if size == per_shard:
+        if size == per_shard or interpreted():
             return function(self.data, self.weight)
         tree = jax.tree.map(lambda a: a.reshape(shards, per_shard, *a.shape[1:]), (self.data, self.weight))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from ._util.arrays import asarray
 from ._util.methods import plain_method
 from .energy import Energy, free_energy, supports_call
 from .errors import BadInput
@@ -59,7 +59,7 @@ def _check_value(space: Any, value: Any, name: str) -> Any:
     if np.ndim(value_of(value)) > space.ndim:
         found, expected = f"shape {np.shape(value_of(value))}", f"one value of shape {space.shape}"
         raise BadInput(name, found, expected, "For many rows, use the argument given= of the query.")
-    return jax.tree.map(jnp.asarray, value)
+    return jax.tree.map(asarray, value)
 
 
 class Clamped(Energy):

@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ._util.arrays import asarray
 from ._util.linalg import cholesky, solve_lower
 from .errors import Unsuitable
 from .spaces import Binary, Space
@@ -154,7 +155,7 @@ def probabilities(distribution: Any, space: Space) -> Any:
 def marginals(distribution: Any, space: Space) -> Any:
     """The probabilities of every coordinate, (*shape, values_per_coordinate)."""
     if isinstance(space, Binary):
-        on = jnp.asarray(distribution.mean).reshape(space.shape)
+        on = asarray(distribution.mean).reshape(space.shape)
         return jnp.stack([1 - on, on], axis=-1)
     k = space.values_per_coordinate
     if not isinstance(distribution, FiniteDistribution):

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from ._util.arrays import asarray
+
 
 def _as_bools(observed: Any) -> Any:
     """Zeros and ones as bools: ~ of the integer 1 is −2, which is true."""
@@ -89,12 +91,12 @@ def mask_other_labels(scores: Any, label: Any) -> Any:
     Array([[-inf,   0.],
            [  0.,   0.]], dtype=float32)
     """
-    other = jnp.arange(scores.shape[1]) != jnp.asarray(value_of(label))[:, None]
+    other = jnp.arange(scores.shape[1]) != asarray(value_of(label))[:, None]
     return jnp.where(other & mask_of(label)[:, None], -jnp.inf, scores)
 
 
 def mask_of(value: Any) -> Array:
     """True where a coordinate is observed."""
     if isinstance(value, Masked):
-        return jnp.asarray(value.observed)
+        return asarray(value.observed)
     return jnp.ones(jnp.shape(value), bool)

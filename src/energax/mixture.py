@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._util.arrays import asarray
 from ._util.methods import plain_method
 from .batch import count_epsilon
 from .energy import (
@@ -111,8 +112,15 @@ class Mixture(Energy):
     weights: Any = parameter(Simplex())
     components: Energy
     name: str = eqx.field(static=True, default="z")
+    active: jax.Array | None = None
 
-    def __init__(self, components: Energy | Sequence[Energy], weights: Any = None, name: str = "z"):
+    def __init__(
+        self,
+        components: Energy | Sequence[Energy],
+        weights: Any = None,
+        name: str = "z",
+        active: Any = None,
+    ):
         if not isinstance(components, Energy):
             components = tuple(components)
             for i, part in enumerate(components):
@@ -123,12 +131,13 @@ class Mixture(Energy):
         if not isinstance(space, Categorical):
             raise BadInput("components", f"{space!r} for {name!r}", "a categorical index variable")
         with precision_of(components):
-            weights = jnp.asarray(np.full(space.k, 1.0 / space.k) if weights is None else weights)
+            weights = asarray(np.full(space.k, 1.0 / space.k) if weights is None else weights)
         if weights.shape != (space.k,):
             raise BadInput("weights", f"shape {weights.shape}", f"({space.k},): one per component")
         if is_concrete(weights):
             Simplex(space.k).check(weights, "weights", missing=False)
         self.weights, self.components, self.name = weights, components, name
+        self.active = None if active is None else asarray(active)
 
     @property
     def spaces(self):
@@ -223,9 +232,11 @@ class Mixture(Energy):
         total = statistics["weight"]
         # A component without rows keeps a weight that is small but not zero.
         total = total + count_epsilon(total)
+        if self.active is not None:
+            total = jnp.where(self.active, total, 0)
         below = None if trainable is None else trainable.components
         components = m_step(self.components, statistics["parts"], below)
-        return Mixture(components, total / total.sum(), self.name)
+        return Mixture(components, total / total.sum(), self.name, self.active)
 
     def recenter(self, statistics, reference):
         parts = recenter(self.components, statistics["parts"], reference.components)
@@ -243,5 +254,23 @@ class Mixture(Energy):
                 "components with `initialise(key, data, weight)`",
                 "Start from the energy as it is: n_init=1.",
             )
-        components = self.components.initialise(key, data, weight)
-        return Mixture(components, self.weights, self.name)
+        options = {} if self.active is None else {"active": self.active}
+        components = self.components.initialise(key, data, weight, **options)
+        return Mixture(components, self.weights, self.name, self.active)
+
+    # -- padding: programs of few sizes serve mixtures of any number of components -------------
+
+    def pad(self, n):
+        """The same mixture with n components; the new ones have weight 0 for ever.
+
+        For components with `take(index)`, whose `initialise` has the argument `active`.
+        """
+        index = np.arange(n)
+        exists = index < self.n_components
+        components = self.components.take(np.where(exists, index, 0))
+        weights = np.where(exists, np.asarray(self.weights)[np.where(exists, index, 0)], 0)
+        return Mixture(components, weights, self.name, exists)
+
+    def crop(self, n):
+        """The first n components: the inverse of `pad`."""
+        return Mixture(self.components.take(np.arange(n)), np.asarray(self.weights)[:n], self.name)

@@ -119,7 +119,7 @@ def check_parameters(energy: Any, trainable: Any, others: bool) -> None:
     ]
     found = f"{', '.join(numbers)}: not real arrays" if numbers else "all parameters frozen"
     raise BadInput(
-        "energy", f"nothing to learn ({found})", "a real array among its fields", "Try jnp.asarray(1.0)."
+        "energy", f"nothing to learn ({found})", "a real array among its fields", "Try asarray(1.0)."
     )
 
 

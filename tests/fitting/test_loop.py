@@ -13,6 +13,7 @@ from energax import BadInput, Checkpoint, Energy, Masked, Positive, Real, Unsuit
 from energax.energies import RBM
 from energax.fitting import Learner
 from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood, Objective, ScoreMatching
+from energax.programs import use_engine
 
 
 class Bowl(Energy):
@@ -194,7 +195,8 @@ def test_a_second_fit_of_the_same_shapes_compiles_nothing(rows):
             ContrastiveDivergence(k=2), optax.adam(optax.cosine_decay_schedule(0.05, 30)), clip=1.0
         )
         x = (rows > shift).astype(np.float32)
-        return fit(RBM.random(2, 3, key=key), {"x": x}, learner, key=key, epochs=3, batch_size=16)
+        with use_engine("xla"):
+            return fit(RBM.random(2, 3, key=key), {"x": x}, learner, key=key, epochs=3, batch_size=16)
 
     compiled = []
     listener = lambda name, *_, **__: compiled.append(name) if "backend_compile" in name else None

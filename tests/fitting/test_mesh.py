@@ -41,7 +41,11 @@ print("same")
 
 
 def test_eight_devices_equal_one():
-    host = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    host = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+        "ENERGAX_ENGINE": "xla",
+    }
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=os.environ | host, capture_output=True, text=True, timeout=600
     )

@@ -10,7 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arrays import asarray
 from ..errors import BadInput
+from ..programs import jit
+
+#: `jax.random` without compiling a program for every number of keys.
+split_key = jit(jax.random.split)
+fold_in = jit(jax.random.fold_in)
+_key_of_seed = jit(jax.random.key)
 
 
 def as_key(key: Any) -> jax.Array:
@@ -18,7 +25,7 @@ def as_key(key: Any) -> jax.Array:
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         if not 0 <= int(key) < 2**32:
             raise BadInput("key", repr(key), "an int from 0 to 2³² − 1, or one JAX key")
-        return jax.random.key(int(key))
+        return _key_of_seed(np.uint32(key))
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
             return key
@@ -79,7 +86,7 @@ def _unrolled_threefry() -> Any:
         return jnp.stack(_threefry(key, *_counts(shape)), -1)
 
     def fold_in(key, data):
-        return jnp.stack(_threefry(key, jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32)), -1)
+        return jnp.stack(_threefry(key, jnp.uint32(0), asarray(data).astype(jnp.uint32)), -1)
 
     return random.define_prng_impl(
         key_shape=(2,),

@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..programs import interpreted
+
 _SMALL = 64
 
 
@@ -23,14 +25,14 @@ def cholesky(matrix: Any) -> Any:
     Array([[[2., 0.],
             [1., 2.]]], dtype=float32)
     """
-    if matrix.shape[-1] > _SMALL:
-        return jnp.linalg.cholesky(matrix)
+    if matrix.shape[-1] > _SMALL or interpreted():
+        return jax.lax.linalg.cholesky(matrix, symmetrize_input=False)
     return jax.lax.platform_dependent(matrix, cpu=_columns, default=jnp.linalg.cholesky)
 
 
 def solve_lower(factor: Any, right: Any) -> Any:
     """X with LX = `right`, for lower L (..., d, d) and right sides (..., d, m)."""
-    if factor.shape[-1] > _SMALL:
+    if factor.shape[-1] > _SMALL or interpreted():
         return jax.scipy.linalg.solve_triangular(factor, right, lower=True)
     library = lambda f, r: jax.scipy.linalg.solve_triangular(f, r, lower=True)
     return jax.lax.platform_dependent(factor, right, cpu=_substitute, default=library)

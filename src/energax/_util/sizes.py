@@ -101,6 +101,10 @@ HOST_PRODUCT_NUMBERS = 2**22
 # -- padding: sizes that many inputs share ---------------------------------------------------------------
 
 
+#: Steps of all sequences that take little time, whatever the length they are padded to.
+SHORT_STEPS = 2**9
+
+
 def pad_size(n: int) -> int:
     """The number of rows that a small table is padded to: powers of two from 16 on; large ones stay.
 
@@ -122,14 +126,33 @@ def round_up(n: int) -> int:
     return -(-n // step) * step
 
 
+def component_size(k: int, numbers: int) -> int:
+    """The number of components, clusters or states that k are padded to, if each adds `numbers` of work.
+
+    Powers of two from 4 on where arithmetic takes little time; else at most a half more, or none.
+
+    >>> [component_size(k, 1000) for k in (1, 5, 30)], [component_size(k, 100_000) for k in (5, 9, 30)]
+    ([4, 8, 32], [6, 12, 32])
+    >>> component_size(30, 10**6)
+    30
+    """
+    if k * numbers > 2**22:
+        return k
+    power = power_of_two(k)
+    if k * numbers <= 2**16:
+        return max(4, power)
+    return power if 4 * k > 3 * power else max(1, 3 * power // 4)
+
+
 def sequence_size(n: int, steps: int) -> tuple[int, int]:
     """(rows, steps) that n sequences of at most `steps` steps are padded to; many or long ones stay.
 
-    >>> sequence_size(2, 100), sequence_size(1000, 100)
-    ((2, 104), (1000, 100))
+    >>> sequence_size(2, 100), sequence_size(2, 1000), sequence_size(1000, 100)
+    ((2, 128), (2, 1024), (1000, 100))
     """
-    small = n * steps <= 2**15 and steps < 4096
-    return (round_up(n), round_up(steps)) if small else (n, steps)
+    if n * steps > 2**15 or steps >= 4096:
+        return n, steps
+    return round_up(n), max(16, power_of_two(steps)) if n * steps <= SHORT_STEPS else round_up(steps)
 
 
 def power_of_two(n: int) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..programs import interpreted
+
 
 def prevent_fusion(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     """function(first, *others), computed once; NaN if the first entry of `first` is NaN.
@@ -18,6 +20,8 @@ def prevent_fusion(function: Callable[..., Any], first: Any, *others: Any) -> An
     >>> prevent_fusion(jnp.log, jnp.array([1.0, jnp.e]))
     Array([0., 1.], dtype=float32)
     """
+    if interpreted():
+        return function(first, *others)
     like = jax.eval_shape(function, first, *others)
     all_nan = lambda *_: jnp.full(like.shape, jnp.nan, like.dtype)
     return jax.lax.cond(jnp.isnan(jnp.ravel(first)[:1]).any(), all_nan, function, first, *others)

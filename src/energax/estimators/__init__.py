@@ -1,5 +1,9 @@
-"""Estimators with the interface of scikit-learn: `fit`, `predict`, `score_samples`, `transform`."""
+"""Estimators with the interface of scikit-learn: `fit`, `predict`, `score_samples`, `transform`.
 
+The first import turns on JAX's compilation cache on disk (`energax.caching`).
+"""
+
+from .. import caching as _caching
 from ._language.ngram import NGramModel as NGramModel
 from ._mixture.bernoulli import BernoulliMixture as BernoulliMixture
 from ._mixture.gaussian import GaussianMixture as GaussianMixture
@@ -14,3 +18,5 @@ from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.mlp import MLPClassifier as MLPClassifier
+
+_caching.use_compilation_cache()

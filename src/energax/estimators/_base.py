@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import optax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
-from .._util.keys import as_key
+from .._util.keys import as_key, fold_in
 from .._util.sizes import number_of_rows, pad_size, pad_weighted
 from ..energy import Energy
 from ..errors import BadInput, Diverged, check_number
@@ -80,12 +81,15 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
 
     def _key(self, *path: int) -> jax.Array:
         """Return a key made from `random_state` and a path of numbers; an int always gives the same one."""
-        state, generator = self.random_state, self._generator()
-        whole = isinstance(state, (int, np.integer))
-        key = as_key(int(state) if whole else generator.randint(2**31 - 1))
+        key = as_key(self._seed())
         for number in path:
-            key = jax.random.fold_in(key, number)
+            key = fold_in(key, np.uint32(number))
         return key
+
+    def _seed(self) -> int:
+        """Return `random_state` if it is an int, else a number that it draws."""
+        state, generator = self.random_state, self._generator()
+        return int(state) if isinstance(state, (int, np.integer)) else generator.randint(2**31 - 1)
 
     def _generator(self) -> np.random.RandomState:
         """Return `random_state` as a NumPy generator."""
@@ -96,7 +100,7 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
 
     def _learn(
         self,
-        energy: Energy,
+        energy: Any,
         data: dict[str, Any],
         learner: Learner,
         *,
@@ -104,6 +108,7 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
         tolerance: bool = False,
         pad: bool = True,
         validated: bool = False,
+        components: int | None = None,
         **options: Any,
     ) -> Fit:
         """Run `fit` and set the fitted attributes; raise if it diverged, warn if it did not converge.
@@ -116,6 +121,7 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
             tolerance: whether to warn if the fit ends before it has converged.
             pad: whether to pad few rows with rows of weight 0, so that small tables share compiled code.
             validated: whether the data have been validated, so that `fit` need not check them.
+            components: the number of components to pad those of the energy to, or None.
             options: further arguments of `fit`.
         """
         n, size = number_of_rows(data), options.pop("batch_size", None)
@@ -128,7 +134,10 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
         options.setdefault("key", self._key())
         options.setdefault("progress", bool(getattr(self, "verbose", False)))
         rows = {"data": ValidatedRows(data, weights)} if validated else {"data": data, "weights": weights}
-        result = run_fit(energy, learner=learner, batch_size=size, **rows, **options)
+        padded = energy if components is None else energy.pad(components)
+        result = run_fit(padded, learner=learner, batch_size=size, **rows, **options)
+        if components is not None:
+            result = dataclasses.replace(result, energy=result.energy.crop(energy.n_components))
         name = type(self).__name__
         if result.status == "diverged":
             raise Diverged(f"{name} {result.message}. {self._divergence_hint(result)}")

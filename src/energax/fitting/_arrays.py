@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util import sizes
+from .._util.arrays import asarray
 from ..batch import Batch
 from ..errors import BadInput
 from . import _epochs
@@ -62,7 +63,7 @@ def _hold_out(
     if not isinstance(validation, float):
         return data, weight, run.check_validation(validation, data, weight.dtype)
     training, held_out = split_validation(data, weight, validation, run.key)
-    return *training, Batch(*jax.tree.map(jnp.asarray, held_out))
+    return *training, Batch(*jax.tree.map(asarray, held_out))
 
 
 class _Batches:
@@ -95,7 +96,7 @@ class _Batches:
         orders = np.full((at_most, self.n_batches, self.size), np.iinfo(np.int32).max, np.int32)
         for i in range(count):
             orders[i, :, : self.rows] = shuffle_batches(self.key, done + i, self.n, self.n_batches, self.rows)
-        return jnp.asarray(orders), batches_in
+        return asarray(orders), batches_in
 
 
 def _run_epochs(

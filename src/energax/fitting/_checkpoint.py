@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util import storage
+from .._util.arrays import asarray
 from ..errors import BadFile, BadInput
 from ._static_functions import HashableFunction, stable_text
 
@@ -93,7 +94,7 @@ def load_carry(checkpoint: Checkpoint, like: Any, identity: str) -> tuple[Any, n
             return leaf
         array = arrays[f"leaf{next(saved)}"]
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
-        return jnp.asarray(array)
+            return jax.random.wrap_key_data(asarray(array), impl=jax.random.key_impl(leaf))
+        return asarray(array)
 
     return jax.tree.unflatten(treedef, [restore(leaf) for leaf in leaves]), arrays["history"], document

@@ -7,7 +7,6 @@ uninterrupted one ends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +17,7 @@ from .._util.sizes import number_of_rows
 from ..batch import Batch
 from ..errors import BadInput
 from ..parameters import all_finite
+from ..programs import jit
 from ._learner import Learner
 
 RUNNING, CONVERGED, STOPPED_EARLY, DIVERGED = range(4)
@@ -31,7 +31,7 @@ def subkey(key: Any, purpose: str) -> Any:
     return jax.random.split(key, len(_PURPOSES))[_PURPOSES.index(purpose)]
 
 
-@partial(jax.jit, static_argnums=1)
+@jit
 def restart_keys(key: Any, n: int) -> Any:
     """Return one key per restart."""
     return jax.random.split(subkey(key, "restarts"), n)
@@ -84,20 +84,22 @@ def _vmap_restarts(function: Callable[..., Any], *trees: Any) -> Any:
     """
     if number_of_rows(trees) > 1:
         return eqx.filter_vmap(function)(*trees)
-    return _map_arrays(lambda a: a[None], function(*_map_arrays(lambda a: a[0], trees)))
+    first = _map_arrays(lambda a: jax.lax.squeeze(a, (0,)), trees)
+    return _map_arrays(lambda a: jax.lax.expand_dims(a, (0,)), function(*first))
 
 
 def _map_arrays(function: Callable[[Any], Any], tree: Any) -> Any:
     return jax.tree.map(lambda a: function(a) if eqx.is_array(a) else a, tree)
 
 
-@eqx.filter_jit
+@jit
 def take_restart(carries: Carry, i: Any) -> Carry:
     """Return one of the restarts that ran side by side.
 
     Compiled: indexing array by array makes a fit of a small mixture with five restarts 1.7 times as slow.
     """
-    return _map_arrays(lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False), carries)
+    take = lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False, allow_negative_indices=False)
+    return _map_arrays(take, carries)
 
 
 def add_restart_axis(carry: Carry) -> Carry:
@@ -220,7 +222,7 @@ def end_epoch(program: Program, carry: Carry, outcome: Any, validation: Batch | 
 # -- compiled calls ----------------------------------------------------------------------------------------
 
 
-@eqx.filter_jit
+@jit
 def run_epochs(
     program: Program,
     carries: Any,  # one Carry, whose arrays have a leading axis of restarts
@@ -261,7 +263,7 @@ def run_epochs(
     return eqx.combine(arrays, static), history
 
 
-@eqx.filter_jit
+@jit
 def start_restarts(
     program: Program,
     energy: Any,
@@ -274,7 +276,7 @@ def start_restarts(
 ) -> tuple[Any, tuple[str, ...]]:
     """Return the carry of every restart before the first step, and the names of the loss terms.
 
-    Energies are initialised if asked. The names are found by tracing a step, which computes nothing.
+    Energies are initialised if asked.
     """
     _check_scalar(energy)
     batch = take_batch(data, weight, first_indices, program.shards)
@@ -287,16 +289,16 @@ def start_restarts(
         state = program.learner.init(start, batch, state_key, program.trainable)
         return Carry.start(start, state, validated=validated, dtype=weight.dtype)
 
-    def terms(carry, key):
-        return program.learner.step(carry.energy, carry.state, batch, key, program.trainable)[2]
-
     carries = _vmap_restarts(one, keys)
-    first = _map_arrays(lambda a: a[0], carries)
-    return carries, tuple(eqx.filter_eval_shape(terms, first, keys[0]))
+    first = _map_arrays(lambda a: jax.lax.index_in_dim(a, 0, keepdims=False), carries)
+    names = program.learner.term_names(first.energy, first.state, batch, keys[0], program.trainable)
+    return carries, tuple(names)
 
 
 def _check_scalar(energy: Any) -> None:
     """Raise `BadInput` if the energy is not one number, with a clearer message than that of `jax.grad`."""
+    if _is_own(energy):
+        return
     example = {k: jax.ShapeDtypeStruct(s.shape, s.jax_dtype) for k, s in energy.spaces.items()}
     try:
         out = eqx.filter_eval_shape(lambda values: energy(**values), example)
@@ -304,3 +306,13 @@ def _check_scalar(energy: Any) -> None:
         return  # some energies take other examples, such as masked ones
     if getattr(out, "shape", ()) != ():
         raise BadInput("energy", f"{type(energy).__name__} returns shape {out.shape}", "one number, shape ()")
+
+
+def _is_own(node: Any) -> bool:
+    """Return whether a module and all modules in it are of this library, and call no function of the user."""
+    if isinstance(node, eqx.Module):
+        own = type(node).__module__.split(".")[0] == __name__.split(".")[0]
+        return own and all(map(_is_own, vars(node).values()))
+    if isinstance(node, dict | list | tuple):
+        return all(map(_is_own, node.values() if isinstance(node, dict) else node))
+    return not callable(node)

@@ -52,6 +52,13 @@ class Learner(eqx.Module):
         `trainable` is a tree of bools like the energy. The loop restores frozen leaves after every step.
         """
 
+    def term_names(
+        self, energy: Energy, state: Any, batch: Batch, key: Any, trainable: Any
+    ) -> tuple[str, ...]:
+        """Return the names of the loss terms of `step`; by default found by tracing a step."""
+        terms = lambda energy, state: self.step(energy, state, batch, key, trainable)[2]
+        return tuple(eqx.filter_eval_shape(terms, energy, state))
+
     @abstractmethod
     def evaluate(self, energy: Energy, state: Any, batch: Batch, key: Any) -> dict[str, Any]:
         """Return the loss terms on validation rows."""

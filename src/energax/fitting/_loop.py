@@ -12,6 +12,7 @@ from .._util.keys import as_key
 from ..energy import Energy
 from ..errors import BadInput, check_whole_number
 from ..parameters import Freeze, with_energy_precision
+from ..programs import engine, run_on_one_engine, use_engine
 from ._arrays import fit_arrays
 from ._batching import is_stream
 from ._learner import Learner
@@ -91,9 +92,15 @@ def fit(
     precision = learner.matmul_precision
     with jax.default_matmul_precision(precision) if precision else contextlib.nullcontext():
         if not is_stream(data):
-            return fit_arrays(run, data, weights, epochs=epochs, validation=validation, **options)
+            fit_all = lambda: fit_arrays(run, data, weights, epochs=epochs, validation=validation, **options)
+            if not (checkpoint or callbacks or progress or mesh is not None):
+                return run_on_one_engine(fit_all)
+            # These fits take long, and must not run twice.
+            with use_engine("xla" if engine() == "auto" else engine()):
+                return fit_all()
         _check_stream_options(weights=weights, **options)
-        return fit_stream(run, data, epochs or 1, validation)
+        with use_engine("xla" if engine() == "auto" else engine()):
+            return fit_stream(run, data, epochs or 1, validation)
 
 
 def _check_counts(**counts: Any) -> None:

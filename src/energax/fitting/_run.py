@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arrays import asarray
 from .._util.sizes import number_of_rows
 from ..batch import Batch
 from ..errors import BadInput, Unsuitable
@@ -58,7 +59,7 @@ class Run:
             self.learner.check(self.energy, rows)
         except Unsuitable as reason:
             raise Unsuitable(f"validation: {reason}") from None
-        return Batch(jax.tree.map(jnp.asarray, rows), jnp.ones(number_of_rows(rows), dtype))
+        return Batch(jax.tree.map(asarray, rows), jnp.ones(number_of_rows(rows), dtype))
 
     def program(self, data: Any) -> _epochs.Program:
         self.learner.check(self.energy, data)
@@ -111,5 +112,5 @@ class Run:
 def _without_weak_type(leaf: Any) -> Any:
     """Return arrays without a weak type, such as that of a Python scalar, which may change in a loop."""
     if isinstance(leaf, np.ndarray | jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
+        return asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf

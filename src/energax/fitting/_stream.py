@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arrays import asarray
 from ..batch import Batch
 from ..errors import BadInput
 from ..missing import Masked
+from ..programs import jit
 from . import _epochs
 from ._batching import pad_to_multiple
 from ._checkpoint import fingerprint, load_carry, save_carry
@@ -60,13 +62,13 @@ class _Batches:
         return data | {k: Masked(data[k], np.ones(data[k].shape, bool)) for k in complete}
 
 
-@eqx.filter_jit
+@jit
 def _run_batch(program: _epochs.Program, carry: _epochs.Carry, data: Any, weight: Any, key: Any) -> Any:
     """One update. → (energy, state, step, loss terms, whether one is not finite, which term)."""
     return _epochs.run_batches(program, carry, data, weight, None, jnp.int32(1), key)
 
 
-_end_epoch = eqx.filter_jit(_epochs.end_epoch)
+_end_epoch = jit(_epochs.end_epoch)
 
 
 def fit_stream(run: Run, source: Any, epochs: int, validation: Any) -> Fit:
@@ -138,7 +140,7 @@ class _StreamLoop:
             every = self.run.checkpoint.every if self.run.checkpoint else 0
             if every and self.position % every == 0:
                 self._save()
-        losses = jnp.asarray(self.totals[:-1] / max(self.totals[-1], 1e-300), self.start.objective.dtype)
+        losses = asarray(self.totals[:-1] / max(self.totals[-1], 1e-300), self.start.objective.dtype)
         return self.now.energy, self.now.state, self.now.step, losses, bad, which
 
     def _save(self) -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 
+from .._util.keys import as_key, split_key
 from .._util.sizes import QUERY_NUMBERS, QUERY_ROWS, call_rows, map_chunks
 from ..missing import Masked
+from ..programs import jit_to_numpy
 
 
-@eqx.filter_jit
+@jit_to_numpy
 def _vmap_rows(function, rows, keys, *arguments):
     return jax.vmap(lambda row, key: function(row, key, *arguments))(rows, keys)
 
 
-@eqx.filter_jit
+@jit_to_numpy
 def _call(function, rows, *arguments):
     return function(rows, *arguments)
 
@@ -43,7 +44,7 @@ def map_rows(
         key: split into one key per row; None is a constant, for functions that draw nothing.
         numbers_per_row: how many numbers the function holds for one row; limits the size of a chunk.
     """
-    keys = jax.random.split(jax.random.key(0) if key is None else key, n)
+    keys = split_key(as_key(0) if key is None else key, n)
     call = lambda chunk: _vmap_rows(function, *chunk, *arguments)
     return _map_chunks(call, (rows, keys), n, numbers_per_row)
 

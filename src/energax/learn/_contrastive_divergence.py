@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arrays import asarray
 from ..energy import free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
@@ -89,7 +90,7 @@ class ContrastiveDivergence(Objective):
         observed = {k: v.value if is_masked(v) else v for k, v in batch.data.items()}
         # Rows of weight 0 are padding and start no chain.
         rows = jax.random.categorical(row_key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
-        observed = jax.tree.map(lambda a: jnp.asarray(a)[rows], observed)
+        observed = jax.tree.map(lambda a: asarray(a)[rows], observed)
         return self._sampler(energy, observed).start_rows(energy, observed, start_key)
 
     def __call__(self, energy, batch, carry, key):

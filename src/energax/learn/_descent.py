@@ -101,9 +101,7 @@ class Descent(Learner):
         def loss(both):
             parameters, partner = both
             model = constrain(eqx.combine(parameters, frozen))
-            objective = _with_partner(self.objective, eqx.combine(partner, frozen_partner))
-            terms, carry = objective(model, batch, state.carry, key)
-            terms = terms if isinstance(terms, dict) else {"loss": terms}
+            terms, carry = self._terms(model, eqx.combine(partner, frozen_partner), batch, state.carry, key)
             return sum(terms.values()), (terms, carry)
 
         (value, (terms, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(both)
@@ -122,10 +120,18 @@ class Descent(Learner):
         free = jax.tree.map(keep, state.free, parameters, is_leaf=_is_none)
         return energy, DescentState(optimizer, free, eqx.combine(partner, frozen_partner), carry), terms
 
+    def term_names(self, energy, state, batch, key, trainable):
+        loss = lambda energy, state: self._terms(energy, state.partner, batch, state.carry, key)[0]
+        return tuple(eqx.filter_eval_shape(loss, energy, state))
+
+    def _terms(self, energy, partner, batch, carry, key):
+        """({name: loss}, carry) of the objective."""
+        terms, carry = _with_partner(self.objective, partner)(energy, batch, carry, key)
+        return terms if isinstance(terms, dict) else {"loss": terms}, carry
+
     def evaluate(self, energy, state, batch, key):
-        objective = _with_partner(self.objective, state.partner)
-        terms, _ = objective(energy, batch, objective.init(energy, batch, key), key)
-        return terms if isinstance(terms, dict) else {"loss": terms}
+        carry = _with_partner(self.objective, state.partner).init(energy, batch, key)
+        return self._terms(energy, state.partner, batch, carry, key)[0]
 
     def partner(self, state):
         return state.partner

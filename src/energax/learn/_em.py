@@ -274,6 +274,9 @@ class EM(Learner):
         sums = jax.tree.map(lambda s: s * seen.astype(s.dtype), means)
         return EMState(means, energy, count, seen), sums
 
+    def term_names(self, energy, state, batch, key, trainable):
+        return ("negative log-likelihood",)
+
     def evaluate(self, energy, state, batch, key):
         if self._uses_descent(energy):
             return self._loss(energy, batch)

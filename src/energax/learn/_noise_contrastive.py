@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arrays import asarray
 from .._util.xla import softplus
 from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
@@ -110,7 +111,7 @@ class NoiseContrastive(Objective):
     def init_partner(self, energy, batch, key):
         """log Z estimated by importance sampling from the noise, unless a partner was given."""
         if self.partner is not None:
-            return jnp.asarray(self.partner)
+            return asarray(self.partner)
         draws = self.noise.sample(key, (_INITIAL_DRAWS,))
         log_w = -self._free_energies(energy, draws) - self.noise.log_prob(draws)
         return jax.nn.logsumexp(log_w) - jnp.log(log_w.shape[0]).astype(log_w.dtype)
@@ -169,10 +170,10 @@ def matched_noise(space: Space, rows: Any) -> Any:
     n, axes = observed.sum(0), len(space.shape)
     if isinstance(space, Binary):
         p = (np.where(observed, value, 0).sum(0) + 0.5) / (n + 1.0)
-        return dist.Bernoulli(logits=jnp.asarray(np.log(p) - np.log1p(-p))).to_event(axes)
+        return dist.Bernoulli(logits=asarray(np.log(p) - np.log1p(-p))).to_event(axes)
     if isinstance(space, Categorical):
         counts = np.stack([(observed & (value == j)).sum(0) + 0.5 for j in range(space.k)], -1)
-        return dist.Categorical(logits=jnp.log(jnp.asarray(counts))).to_event(axes)
+        return dist.Categorical(logits=jnp.log(asarray(counts))).to_event(axes)
     if not space.is_real or len(space.bijection.inverse_shape(space.shape)) > 1:
         raise Unsuitable(
             f"NoiseContrastive.matched has no noise for {space!r}. Use NoiseContrastive(noise) with a "
@@ -190,7 +191,7 @@ def _to_unconstrained(space: Space, value: np.ndarray, observed: np.ndarray) -> 
         complete = observed.reshape(len(observed), -1).all(1)
         value = value[complete]
         observed = np.ones((len(value), *space.bijection.inverse_shape(space.shape)), bool)
-    unconstrained = np.asarray(space.bijection.inv(jnp.asarray(value)))
+    unconstrained = np.asarray(space.bijection.inv(asarray(value)))
     if not np.isfinite(unconstrained[observed]).all():
         raise BadInput(
             "data", f"values on the edge of {space!r}", "values inside it", "Move them inside a little."
@@ -205,10 +206,10 @@ def _fit_normal(value: np.ndarray, observed: np.ndarray) -> Any:
     mean = np.where(observed, value, 0).sum(0) / np.maximum(observed.sum(0), 1)
     centred = np.where(observed, value - mean, 0)
     if value.ndim == 1:
-        return dist.Normal(jnp.asarray(mean), jnp.asarray(np.sqrt(max((centred**2).mean(), 1e-6))))
+        return dist.Normal(asarray(mean), asarray(np.sqrt(max((centred**2).mean(), 1e-6))))
     d = value.shape[1]
     covariance = centred.T @ centred / max(len(value), 1)
     # Keeps the matrix positive definite for constant columns and for fewer rows than columns.
     floor = 1e-3 * max(np.trace(covariance) / d, 1e-6)
     tril = np.linalg.cholesky(covariance + floor * np.eye(d))
-    return dist.MultivariateNormal(jnp.asarray(mean), scale_tril=jnp.asarray(tril))
+    return dist.MultivariateNormal(asarray(mean), scale_tril=asarray(tril))

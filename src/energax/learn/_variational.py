@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import distributions
+from .._util.arrays import asarray
 from ..batch import Batch, multiply_weight
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
@@ -255,7 +256,7 @@ def _fill_zero_weight_rows(batch: Batch) -> Batch:
     counts = batch.weight > 0
     first = jnp.argmax(counts)
     fill = lambda a: jnp.where(counts.reshape(-1, *[1] * (a.ndim - 1)), a, a[first])
-    return Batch(jax.tree.map(lambda a: fill(jnp.asarray(a)), batch.data), batch.weight, batch.shards)
+    return Batch(jax.tree.map(lambda a: fill(asarray(a)), batch.data), batch.weight, batch.shards)
 
 
 def _relaxed_energy(energy: Any, name: str, row: dict[str, Any], soft: Any) -> Any:

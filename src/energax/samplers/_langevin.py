@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arrays import asarray
 from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..finite import Assignments
@@ -150,7 +151,7 @@ class Langevin(Sampler):
             state, memory, info = self._move(energy, state, memory, jax.random.fold_in(key, i), clamped, size)
             return state, memory, update(tuning, info["acceptance"])
 
-        start = jnp.asarray(0.1, jax.tree.leaves(memory.position)[0].dtype)
+        start = asarray(0.1, jax.tree.leaves(memory.position)[0].dtype)
         state, _, tuning = jax.lax.fori_loop(0, n, adapt, (state, memory, init(start)))
         return eqx.tree_at(lambda s: s.step_size, self, final(tuning), is_leaf=lambda x: x is None), state
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from .._util.arrays import asarray
 from .._util.sizes import CHAIN_NUMBERS, map_chunks
 from ..energy import Energy
 from ..missing import is_masked
+from ..programs import jit
 from ._draws import Draws
 from ._sampler import Sampler
 
@@ -71,7 +71,7 @@ def _reduce_info(info: dict[str, Any]) -> dict[str, Any]:
     return {k: v.mean(0) if k == "acceptance" else v.any(0) for k, v in info.items()}
 
 
-@eqx.filter_jit
+@jit
 def _run_rows(sampler, energy, given, keys, n_draws, warmup, thin):
     one_row = lambda row, ks: jax.vmap(lambda k: _run(sampler, energy, row, k, n_draws, warmup, thin))(ks)
     return jax.vmap(one_row)(given, keys)
@@ -82,7 +82,7 @@ def _run(sampler, energy, row, key, n_draws, warmup, thin):
     partially_observed = {k: v for k, v in row.items() if is_masked(v)}
     complete = {k: v for k, v in row.items() if not is_masked(v)}
     target = energy.given(**complete) if complete else energy
-    clamped = {k: jnp.asarray(v.observed) for k, v in partially_observed.items()}
+    clamped = {k: asarray(v.observed) for k, v in partially_observed.items()}
     start_key, tune_key, run_key = jax.random.split(key, 3)
     state = sampler.start(target, {}, start_key)
     for name, value in partially_observed.items():

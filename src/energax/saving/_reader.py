@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arrays import asarray
 from ..errors import BadFile
 from ..estimate import Estimate
 from ._names import find, public_name
@@ -91,7 +92,7 @@ class Reader:
             return array[()]
         if kind == "jax":
             with jax.enable_x64(True):  # else 64-bit arrays would become 32-bit ones
-                array = jnp.asarray(array)
+                array = asarray(array)
                 if "key" in node:
                     array = jax.random.wrap_key_data(array, impl=node["key"])
         else:

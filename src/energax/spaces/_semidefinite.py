@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arrays import asarray
 from .._util.linalg import gram, semidefinite_factor
 from ._space import Space
 
@@ -43,7 +44,7 @@ class _Square:
     def log_abs_det_jacobian(self, u, y):
         d = u.shape[-1]
         powers = jnp.arange(d, 0, -1, dtype=u.dtype)
-        return d * jnp.log(jnp.asarray(2, u.dtype)) + powers @ jnp.log(jnp.abs(jnp.diagonal(u)))
+        return d * jnp.log(asarray(2, u.dtype)) + powers @ jnp.log(jnp.abs(jnp.diagonal(u)))
 
     def inverse_shape(self, shape):
         return shape

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util import sizes
+from .._util.arrays import asarray
 from ..errors import BadInput
 from ..missing import Masked, any_nan
 
@@ -76,7 +77,7 @@ class Space:
         powers = [self.values_per_coordinate ** (self.size - 1 - i) for i in range(self.size)]
         if not self.size:
             return jnp.zeros((*jnp.shape(index), *self.shape), self.jax_dtype)
-        digits = jnp.asarray(index)[..., None] // jnp.array(powers, jnp.asarray(index).dtype)
+        digits = asarray(index)[..., None] // jnp.array(powers, asarray(index).dtype)
         digits = digits % self.values_per_coordinate
         return digits.astype(self.jax_dtype).reshape(*jnp.shape(index), *self.shape)
 

@@ -99,9 +99,9 @@ def test_k_means_plus_plus_visits_far_clusters_and_never_weightless_rows():
     x = np.concatenate([rng.normal(size=(50, 2)) + 100 * i for i in range(6)]).astype(np.float32)
     weight = np.ones(300, np.float32)
     weight[:50] = 0
-    starts = jax.vmap(lambda k: kmeans_plus_plus(k, jnp.asarray(x), jnp.asarray(weight), 5))(
-        jax.random.split(jax.random.key(0), 20)
-    )
+    starts = jax.vmap(
+        lambda k: kmeans_plus_plus(k, jnp.asarray(x), jnp.asarray(weight), 5, jnp.asarray(x).mean(0))
+    )(jax.random.split(jax.random.key(0), 20))
     for centers in np.asarray(starts):
         assert sorted(np.round(centers.mean(1) / 100)) == [1, 2, 3, 4, 5]
 

@@ -86,16 +86,17 @@ def test_missing_values_weights_and_imputation(iris):
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_results_are_those_of_infer(iris, missing):
-    """Estimators and `energax.infer` share the compiled functions of a mixture."""
+    """Up to rounding: the estimator pads the components."""
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     X = iris.copy()
     if missing:
         X[::3, 1] = np.nan
     gm = GaussianMixture(3, random_state=0).fit(X)
-    np.testing.assert_array_equal(log_prob(gm.energy_, {"x": X}).value, gm.score_samples(X))
+    close(log_prob(gm.energy_, {"x": X}).value, gm.score_samples(X))
     found = posterior(gm.energy_, {"x": X})
-    np.testing.assert_array_equal(found.marginals["z"], gm.predict_proba(X))
+    close(found.marginals["z"], gm.predict_proba(X))
     if missing:
-        np.testing.assert_array_equal(found.mean["x"], gm.impute(X))
+        close(found.mean["x"], gm.impute(X))
 
 
 def test_data_frames_are_validated_once(iris):

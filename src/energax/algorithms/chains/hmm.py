@@ -15,9 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._util.arrays import asarray
 from ..._util.sizes import SCAN_NUMBERS
 from ...batch import multiply_weight
 from ...errors import BadInput
+from ...programs import interpreted
 from .hmm_kernels import (
     Messages,
     associative_pass,
@@ -54,14 +56,15 @@ class StatePosterior(NamedTuple):
 
 
 def kind_for(k: int, steps: int, lanes: int = 1, backend: str | None = None) -> Kind:
-    """The fastest recursion: parallel products of matrices are faster only on accelerators.
+    """The fastest recursion: products of matrices in parallel are slower only if XLA compiles for a CPU.
 
     >>> kind_for(8, 10_000, backend="cpu"), kind_for(8, 10_000, backend="gpu")
     ('scaled', 'associative')
     """
     backend = jax.default_backend() if backend is None else backend
-    parallel = backend != "cpu" and k <= _PARALLEL_STATES and lanes * steps * k * k <= SCAN_NUMBERS.value
-    return "associative" if parallel else "scaled"
+    parallel = backend != "cpu" or interpreted()
+    small = k <= _PARALLEL_STATES and lanes * steps * k * k <= SCAN_NUMBERS.value
+    return "associative" if parallel and small else "scaled"
 
 
 def check_kind(kind: Kind | None, k: int, steps: int, lanes: int) -> Kind:
@@ -188,9 +191,9 @@ def _step_weights(likelihoods: StepLikelihoods, lengths: Any, weight: Any, many:
     steps = likelihoods.shape[0]
     weights = jnp.ones((steps, 1), bool)
     if lengths is not None:
-        weights = jnp.arange(steps)[:, None] < jnp.asarray(lengths).reshape(-1)
+        weights = jnp.arange(steps)[:, None] < asarray(lengths).reshape(-1)
     if weight is not None:
-        weights = jnp.where(weights, jnp.asarray(weight).reshape(-1), 0)
+        weights = jnp.where(weights, asarray(weight).reshape(-1), 0)
     return weights if many else weights[:, 0]
 
 
@@ -216,16 +219,24 @@ def _posterior_in_logs(log_initial, log_transition, x, weights, pooled: bool) ->
     # Past an end log-likelihoods are 0 and transitions sum to one, so the sum at the last step is log p(x).
     total = top.sum(0) + jax.nn.logsumexp(ahead[-1], axis=0)
 
-    def add_pairs(totals, args):
-        here, after, weight = args
+    def pairs_of_step(here, after, weight):
         terms = here[:, None] + transition + after[None]
         terms = jnp.exp(terms - finite_max(terms.reshape(-1, *terms.shape[2:]), 0))
         sums = terms.sum((0, 1))
         terms = terms / jnp.where(sums > 0, sums, 1)
-        return totals + multiply_weight(weight, terms), jnp.moveaxis(terms.sum(1), 0, -1)
+        return multiply_weight(weight, terms), jnp.moveaxis(terms.sum(1), 0, -1)
 
-    zeros = jnp.zeros((x.shape[1], *x.shape[1:]), x.dtype)
-    pairs, before = lax.scan(add_pairs, zeros, (ahead[:-1], onward[1:], weights[1:]))
+    def add_pairs(totals, args):
+        pairs, before = pairs_of_step(*args)
+        return totals + pairs, before
+
+    messages = ahead[:-1], onward[1:], weights[1:]
+    if interpreted():
+        pairs, before = jax.vmap(pairs_of_step)(*messages)
+        pairs = pairs.sum(0)
+    else:
+        zeros = jnp.zeros((x.shape[1], *x.shape[1:]), x.dtype)
+        pairs, before = lax.scan(add_pairs, zeros, messages)
     last = jnp.moveaxis(jax.nn.softmax(ahead[-1:], axis=1), 1, -1)
     states = multiply_weight(weights[..., None], jnp.concatenate([before, last]))
     pairs = jnp.moveaxis(pairs.sum(2, keepdims=True) if pooled else pairs, (0, 1), (-2, -1))

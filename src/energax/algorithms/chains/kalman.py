@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, gram, solve_lower
 
 
@@ -133,7 +134,7 @@ def kalman_filter(system: System, x: Any, observed: Any = None) -> FilteredState
     observed = jnp.ones(x.shape, bool) if complete else observed
     factors = observed_factors(s.emission_covariance, observed[:1] if complete else observed)
     factors = jnp.broadcast_to(factors, (len(x), d, d))
-    log_two_pi = jnp.log(jnp.asarray(2 * jnp.pi, x.dtype))
+    log_two_pi = jnp.log(asarray(2 * jnp.pi, x.dtype))
     zeros = jnp.zeros((k, d), x.dtype)
 
     def step(before, args):

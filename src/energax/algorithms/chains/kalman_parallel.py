@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.linalg import solve_lower
 from .kalman import FilteredStates, SmoothedStates, System, backward_kernels, observed_factors, triangularise
 
@@ -73,7 +74,7 @@ def parallel_filter(system: System, x: Any, observed: Any = None) -> FilteredSta
     factors = jnp.concatenate([s.initial_factor[None], spread(factor)])
     innovation_factor, _, white, _ = jax.vmap(update)(means[:-1], factors[:-1], x, observed, noises)
     log_det = jnp.log(jnp.diagonal(innovation_factor, axis1=1, axis2=2)).sum(1)
-    log_two_pi = jnp.log(jnp.asarray(2 * jnp.pi, x.dtype))
+    log_two_pi = jnp.log(asarray(2 * jnp.pi, x.dtype))
     log_p = -0.5 * ((white**2).sum(1) + log_two_pi * observed.sum(1).astype(x.dtype)) - log_det
     return FilteredStates(mean, factor, means, factors, log_p)
 

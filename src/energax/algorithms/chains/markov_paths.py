@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...errors import BadInput
+from ...programs import jit
 
 
 def encode_states(sequences, states, k):
@@ -42,7 +43,7 @@ def count_transitions(rows, weight, k):
     first = np.bincount([row[0] for row in rows], weight, k)
     pairs = np.concatenate([row[:-1] * k + row[1:] for row in rows])
     each = np.repeat(weight, [len(row) - 1 for row in rows])
-    return {"first": jnp.asarray(first), "pairs": jnp.asarray(np.bincount(pairs, each, k * k).reshape(k, k))}
+    return {"first": asarray(first), "pairs": asarray(np.bincount(pairs, each, k * k).reshape(k, k))}
 
 
 def filter_states(initial, transition, value, observed):
@@ -71,7 +72,7 @@ def log_likelihood(initial, transition, value, observed):
     return jnp.where(scales > 0, jnp.log(jnp.where(scales > 0, scales, 1)), -jnp.inf).sum()
 
 
-@eqx.filter_jit
+@jit
 def simulate_paths(initial, transition, n_steps, keys):
     """Draw one path per key, (n, n_steps)."""
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import opt_einsum
 
 from ...errors import BadInput, Intractable
+from ...programs import jit
 from ..junction.tree import APPROXIMATE, MAX_BYTES
 from .checks import check_model
 
@@ -70,7 +71,7 @@ def elimination_path(
     return tuple(tuple(step) for step in path), int(info.largest_intermediate)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@jit
 def _contract(cards: Any, scopes: Any, keep: Any, path: Any, tables: Any, evidence: Any) -> Any:
     """Multiply the factors along the path; the log-table over `keep`."""
     left = [*zip(scopes, tables, strict=True), *(((v,), e) for v, e in enumerate(evidence))]

@@ -6,7 +6,6 @@ AISTATS 2011 (colours).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ...errors import BadInput
 from ...estimate import Estimate
+from ...programs import jit
 from .checks import check_model
 from .groups import FactorGroups
 from .mean_field import soften
@@ -51,7 +52,7 @@ def anneal_tables(
     return Estimate(np.asarray(value), np.asarray(error), "estimate", "AnnealedImportance")
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 4))
+@jit
 def _anneal(cards: Any, scopes: Any, tables: Any, evidence: Any, sizes: Any, key: Any) -> tuple[Any, Any]:
     """log Z and the relative standard error of Z."""
     n_chains, n_steps = sizes
@@ -59,7 +60,7 @@ def _anneal(cards: Any, scopes: Any, tables: Any, evidence: Any, sizes: Any, key
     dtype = evidence[0].dtype
     hard, own = graph.stack(tables), graph.pad(evidence)
     stacked = tuple(map(soften, hard))
-    masks = jnp.asarray(graph.colours())
+    masks = asarray(graph.colours())
     betas = jnp.linspace(0, 1, n_steps + 1, dtype=dtype)
 
     def log_weight(chain_key):
@@ -79,9 +80,9 @@ def _anneal(cards: Any, scopes: Any, tables: Any, evidence: Any, sizes: Any, key
 
     log_w = jax.vmap(log_weight)(jax.random.split(key, n_chains))
     start = jnp.sum(jax.nn.logsumexp(own, axis=1)) + graph.constant(tables, dtype)
-    log_mean = jax.nn.logsumexp(log_w) - jnp.log(jnp.asarray(n_chains, dtype))
+    log_mean = jax.nn.logsumexp(log_w) - jnp.log(asarray(n_chains, dtype))
     relative = jnp.exp(log_w - jnp.where(jnp.isfinite(log_mean), log_mean, 0))
-    error = jnp.std(relative, ddof=1) / jnp.sqrt(jnp.asarray(n_chains, dtype))
+    error = jnp.std(relative, ddof=1) / jnp.sqrt(asarray(n_chains, dtype))
     return start + log_mean, jnp.where(jnp.isfinite(log_mean), error, jnp.inf)
 
 

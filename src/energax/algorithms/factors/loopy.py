@@ -10,7 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ...errors import BadInput
+from ...programs import jit
 from .checks import check_model
 from .groups import FactorGroups, broadcast_along
 
@@ -62,7 +64,7 @@ def loopy(
     return _propagate(cards, scopes, tables, evidence, damping, max_iter, tol)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@jit
 def _propagate(
     cards: Any, scopes: Any, tables: Any, evidence: Any, damping: Any, max_iter: Any, tol: Any
 ) -> LoopySolution:
@@ -91,7 +93,7 @@ def _propagate(
         return mixed, change, n + 1
 
     is_running = lambda carry: (carry[1] > tol) & (carry[2] < max_iter)
-    messages, change, n = jax.lax.while_loop(is_running, step, (start, jnp.asarray(jnp.inf, dtype), 0))
+    messages, change, n = jax.lax.while_loop(is_running, step, (start, asarray(jnp.inf, dtype), 0))
     finite, ruled_out = _incoming_totals(graph, own, messages)
     log_q = _normalise(jnp.where(ruled_out > 0, -jnp.inf, finite))
     log_b = _factor_beliefs(stacked, _messages_to_factors(graph, own, messages))

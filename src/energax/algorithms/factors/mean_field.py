@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ...errors import BadInput
+from ...programs import jit
 from .checks import check_model
 from .groups import FactorGroups, broadcast_along
 
@@ -64,7 +65,7 @@ def mean_field(
     return _maximise_bound(cards, scopes, n_init, tables, evidence, max_iter, tol, as_key(key))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@jit
 def _maximise_bound(
     cards: Any, scopes: Any, n_init: int, tables: Any, evidence: Any, max_iter: Any, tol: Any, key: Any
 ) -> MeanFieldSolution:
@@ -72,7 +73,7 @@ def _maximise_bound(
     dtype = evidence[0].dtype
     stacked, own = graph.stack(tables), graph.pad(evidence)
     softened = tuple(map(soften, stacked))
-    masks = jnp.asarray(graph.colours())[:, :, None]
+    masks = asarray(graph.colours())[:, :, None]
     constant = graph.constant(tables, dtype)
 
     def sweep(carry):
@@ -88,7 +89,7 @@ def _maximise_bound(
     has_converged = lambda bound, change: jnp.isfinite(bound) & (change <= tol * (1 + jnp.abs(bound)))
 
     def ascend(q):
-        start = (q, jnp.asarray(-jnp.inf, dtype), jnp.asarray(jnp.inf, dtype), 0)
+        start = (q, asarray(-jnp.inf, dtype), asarray(jnp.inf, dtype), 0)
         is_running = lambda carry: ~has_converged(carry[1], carry[2]) & (carry[3] < max_iter)
         q, bound, change, n = jax.lax.while_loop(is_running, sweep, start)
         # Any probability of an impossible entry makes the bound −inf: drop negligible ones if that helps.

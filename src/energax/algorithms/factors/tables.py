@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...missing import is_masked, value_of
 from ..junction.tree import JunctionTree
 from .checks import split_by_variable, to_numpy_unless_traced
@@ -81,7 +82,7 @@ class Tables(_TreeQueries, eqx.Module):
         for scope, table in zip(self.scopes, self.logs, strict=True):
             where = tuple(observed.get(v, slice(None)) for v in scope)
             traced = any(not isinstance(i, (slice, int, np.integer, np.ndarray)) for i in where)
-            logs.append((jnp.asarray(table) if traced else table)[where])
+            logs.append((asarray(table) if traced else table)[where])
             scopes.append(tuple(place[v] for v in scope if v in place))
         names, cards = tuple(self.names[v] for v in kept), tuple(self.cards[v] for v in kept)
         rest = Tables(names, cards, tuple(scopes), tuple(logs))

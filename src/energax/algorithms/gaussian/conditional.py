@@ -15,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ...missing import is_masked, mask_of, value_of
 from ..factors.tables import Tables
 from .linear_system import GaussianBlock, LinearSystem
@@ -67,7 +68,7 @@ def _log_agreement(name: str, constant: Any, row: Mapping[str, Any]) -> Any:
     """0 if the row equals the constant in single precision or has no value of it, else −∞."""
     if name not in row:
         return jnp.zeros((), constant.dtype)
-    same = jnp.asarray(value_of(row[name])).astype(jnp.float32) == constant.astype(jnp.float32)
+    same = asarray(value_of(row[name])).astype(jnp.float32) == constant.astype(jnp.float32)
     return jnp.where(same | ~mask_of(row[name]), 0, -jnp.inf).astype(constant.dtype)
 
 
@@ -93,7 +94,7 @@ def expectations(
 ) -> RowExpectations:
     """Sum over the finite variables and integrate over the real ones, of densities to the power 1/T."""
     blocks = model.blocks(row, temperature)
-    logs = tuple(jnp.asarray(log) / temperature for log in model.tables.logs)
+    logs = tuple(asarray(log) / temperature for log in model.tables.logs)
     block_logs = tuple(block.log_density for block in blocks)
     rest, evidence = model.finite_model(logs, block_logs, blocks, row)
 

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, solve_lower
 from ...errors import Intractable
 from ...missing import is_masked, mask_of, value_of
@@ -97,7 +98,7 @@ class LinearSystem(eqx.Module):
         shape = tuple(k if n in left else 1 for n, k in zip(layout.finite_names, layout.cards, strict=True))
 
         def expand(array):
-            array = jnp.asarray(array)[at]
+            array = asarray(array)[at]
             more = array.shape[len(left) :]
             array = jnp.transpose(array, (*order, *range(len(left), array.ndim))).reshape(*shape, *more)
             return jnp.broadcast_to(array, (*layout.cards, *more)).reshape(layout.n, *more)
@@ -120,7 +121,7 @@ class LinearSystem(eqx.Module):
         observed = {name for name, value in values.items() if not is_masked(value)}
         mean, factor, scale, log_scale = self._prior(layout, values, finite, observed, temperature)
         mask = jnp.stack([mask_of(values[n]) if n in values else jnp.array(False) for n in names])
-        of = lambda n: jnp.asarray(value_of(values[n]) if n in values else 0.0, mean.dtype)
+        of = lambda n: asarray(value_of(values[n]) if n in values else 0.0, mean.dtype)
         value = jnp.stack([of(n) for n in names])
         # N(x; m, v)^(1/T) is N(x; m, Tv) times this constant, which is 1 at T = 1.
         log_constant = 0.5 * _log_two_pi_times(scale**2).sum(-1) - log_scale / temperature

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, solve_lower
 from ..._util.sizes import MISSING_NUMBERS
 from ...batch import Batch
@@ -24,7 +25,7 @@ def _factor(observed: Any, dense: Any) -> Any:
 
 def marginal_energies(x: Any, observed: Any, means: Any, dense: Any) -> Any:
     """−log N(x_observed; μ_observed, Σ_observed) of every row and component, (n, k)."""
-    log_two_pi = jnp.log(jnp.asarray(2 * jnp.pi, x.dtype))
+    log_two_pi = jnp.log(asarray(2 * jnp.pi, x.dtype))
 
     def one(row):
         x, observed = row

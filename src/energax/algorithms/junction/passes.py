@@ -31,6 +31,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from .layout import Level, TreeLayout
 from .ragged import ragged_sum, take
 from .rooted import Clique
@@ -102,7 +103,7 @@ def _fringe_upward(
     """The matrices of all levels from the top, and the messages of the rows of the top level."""
     batch, dtype = log_evidence[0].shape[1:], log_evidence[0].dtype
     evidence = jnp.concatenate([*log_evidence, jnp.zeros((1, *batch), dtype)])
-    flat = _add_batch_axes(jnp.asarray(small_tables), batch)
+    flat = _add_batch_axes(asarray(small_tables), batch)
     potentials = ragged_sum(flat, layout.factors) + _sum_slots(evidence, layout.evidence, False)
     messages, start = jnp.zeros((0, *batch), dtype), layout.n_beliefs
     matrices: list[tuple[Any, ...]] = []

@@ -11,9 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ...errors import BadInput, Intractable
 from ...graph import TableCost, Triangulation, junction_tree, triangulate_scopes
+from ...programs import jit
 from ..factors.checks import (
     as_evidence,
     as_tables,
@@ -150,7 +152,7 @@ class JunctionTree:
         tables = as_tables(self.cards, self.scopes, log_tables)
         dtype = tables[0].dtype if tables else jnp.result_type(float)
         with jax.ensure_compile_time_eval():  # they are kept, and must outlive a trace in progress
-            return jax.tree.map(jnp.asarray, pack_tables(self.layout, tables, dtype))
+            return jax.tree.map(asarray, pack_tables(self.layout, tables, dtype))
 
     def log_partition(self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None) -> Any:
         """log Σ_x Π factors · evidence; −inf if the evidence is impossible.
@@ -255,7 +257,7 @@ def _sum_up(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Upwar
     return upward(tree.layout, tables, _rows_last(evidence) if rows else evidence, sum_product)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
+@jit
 def _log_z_and_marginals(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> Any:
     """log Z and all marginals end to end: one array to copy to the host instead of two."""
     up = _sum_up(tree, tables, evidence, rows)
@@ -264,12 +266,12 @@ def _log_z_and_marginals(tree: JunctionTree, tables: Any, evidence: Any, rows: b
     return flat.T if rows else flat
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
+@jit
 def _log_z_of_packed(tree: JunctionTree, tables: PackedLogTables, evidence: Any, rows: bool) -> Any:
     return _sum_up(tree, tables, evidence, rows).log_z
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 4))
+@jit
 def _log_joint(tree: JunctionTree, targets: tuple[int, ...], tables: Any, evidence: Any, rows: bool) -> Any:
     """log p(targets | evidence), from the smallest clique that holds them all."""
     beliefs = downward(tree.layout, _sum_up(tree, tables, evidence, rows))
@@ -285,13 +287,13 @@ def _log_joint(tree: JunctionTree, targets: tuple[int, ...], tables: Any, eviden
     return jnp.log(jnp.transpose(table, order))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@jit
 def _maximise(tree: JunctionTree, tables: Any, evidence: Any) -> tuple[Any, Any]:
     up = upward(tree.layout, tables, evidence, max_product)
     return descend(tree.layout, up, len(tree.cards), best_column), up.log_z
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@jit
 def _draw(tree: JunctionTree, n: int, tables: Any, evidence: Any, key: Any) -> Any:
     up = upward(tree.layout, tables, evidence, sum_product)
     one = lambda k: descend(tree.layout, up, len(tree.cards), random_column(k))
@@ -299,18 +301,18 @@ def _draw(tree: JunctionTree, n: int, tables: Any, evidence: Any, key: Any) -> A
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-@functools.partial(jax.jit, static_argnums=0)
+@jit
 def _log_z(tree: JunctionTree, tables: Any, evidence: Any) -> Any:
     return upward(tree.layout, tables, evidence, sum_product).log_z
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@jit
 def _log_z_forward(tree: JunctionTree, tables: Any, evidence: Any) -> tuple[Any, Upward]:
     up = upward(tree.layout, tables, evidence, sum_product)
     return up.log_z, up
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@jit
 def _log_z_backward(tree: JunctionTree, up: Upward, slope: Any) -> tuple[Any, Any]:
     """d log Z / d log table = p(scope), and the same for evidence."""
     beliefs = downward(tree.layout, up)

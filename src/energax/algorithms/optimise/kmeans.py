@@ -1,4 +1,7 @@
-"""k-means and its initial centres: k-means++, Lloyd's steps, or random rows. Centres are (k, d)."""
+"""k-means and its initial centres: k-means++, Lloyd's steps, or random rows. Centres are (k, d).
+
+Centres may be padded: `active` (k,) tells which exist, the first ones; None is all.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..._util import sizes
 from ...batch import Batch
 from ...missing import is_masked, value_of
+from ...programs import interpreted
 
 START_NAMES = ("kmeans", "k-means++", "random", "random_from_data")
 _SAMPLE_BLOCK = 512  # rows per block when rows are drawn in proportion to their mass
@@ -36,17 +41,24 @@ def column_moments(x: Any, weight: Any) -> tuple[Any, Any]:
     return mean, moment(2, mean)
 
 
-def squared_distances(x: Any, centers: Any, middle: Any) -> Any:
+def squared_distances(x: Any, centers: Any, middle: Any, active: Any = None) -> Any:
     """‖xᵢ − c_z‖² over observed coordinates, (k, n); `middle` (d,) is the origin of the products."""
     value, _ = _relative_rows(x, middle)
-    return jnp.maximum(relative_distances(x, centers, middle) + jnp.sum(value**2, 1), 0)
+    return jnp.maximum(relative_distances(x, centers, middle, active) + jnp.sum(value**2, 1), 0)
 
 
-def relative_distances(x: Any, centers: Any, middle: Any) -> Any:
-    """‖xᵢ − c_z‖² − ‖xᵢ − middle‖², (k, n), which is enough to compare centres."""
+def relative_distances(x: Any, centers: Any, middle: Any, active: Any = None) -> Any:
+    """‖xᵢ − c_z‖² − ‖xᵢ − middle‖², (k, n), which is enough to compare centres; ∞ for padding."""
     (value, observed), offset = _relative_rows(x, middle), centers - middle
     squares = jnp.sum(offset**2, 1)[:, None] if observed is None else (offset**2) @ observed.T
-    return squares - 2 * offset @ value.T
+    return _infinite_padding(squares, active) - 2 * offset @ value.T
+
+
+def _infinite_padding(squares: Any, active: Any) -> Any:
+    """The squares (k, …), ∞ for padding."""
+    if active is None:
+        return squares
+    return jnp.where(active.reshape(-1, *(1,) * (squares.ndim - 1)), squares, jnp.inf)
 
 
 def _relative_rows(x: Any, middle: Any) -> tuple[Any, Any]:
@@ -58,14 +70,14 @@ def _relative_rows(x: Any, middle: Any) -> tuple[Any, Any]:
     return value * observed, observed
 
 
-def nearest_center(x: Any, centers: Any, middle: Any) -> Any:
+def nearest_center(x: Any, centers: Any, middle: Any, active: Any = None) -> Any:
     """The index of the centre nearest to every row, (n,)."""
-    if is_masked(x) or centers.shape[0] > _UNROLLED_CENTERS:
-        return min_and_argmin(relative_distances(x, centers, middle))[1]
+    if is_masked(x) or centers.shape[0] > _UNROLLED_CENTERS or interpreted():
+        return min_and_argmin(relative_distances(x, centers, middle, active))[1]
     offset = centers - middle
     products = (-2 * offset) @ _relative_rows(x, middle)[0].T
     # ‖c‖² is added in the loop that compares the rows, not to the whole table before it.
-    squares = jnp.sum(offset**2, 1)
+    squares = _infinite_padding(jnp.sum(offset**2, 1), active)
     return _unrolled_argmin([row + term for row, term in zip(products, squares, strict=True)])[1]
 
 
@@ -75,6 +87,8 @@ def min_and_argmin(scores: Any) -> tuple[Any, Any]:
     XLA's argmin, and even its minimum over a leading axis, are slow on a CPU. Unrolled as
     comparisons of whole rows they become one vectorised loop, ten times as fast.
     """
+    if interpreted():
+        return jnp.min(scores, axis=0), jnp.argmin(scores, axis=0)
     k, n = scores.shape
     if k > _UNROLLED_CENTERS:
         groups = -(-k // _UNROLLED_CENTERS)
@@ -109,16 +123,21 @@ def _sample_rows(key: Any, mass: Any, n_draws: int) -> Any:
     return jnp.minimum(block * _SAMPLE_BLOCK + row, n - 1)
 
 
-def kmeans_plus_plus(key: Any, x: Any, weight: Any, k: int) -> Any:
+def kmeans_plus_plus(key: Any, x: Any, weight: Any, k: int, mean: Any, active: Any = None) -> Any:
     """k rows as centres, each drawn in proportion to its squared distance from the centres before it.
+
+    `mean` (d,) is that of the columns.
 
     Each centre is the best of 2 + log k candidates, as in the experiments of the paper.
 
     Arthur and Vassilvitskii (2007), k-means++: the advantages of careful seeding.
     """
     value = value_of(x)
-    mean, _ = column_moments(x, weight)
-    n_trials = 2 + int(math.log(k))
+    most_trials = 2 + int(math.log(k))
+    n_centers, n_trials = k, most_trials
+    if active is not None:
+        n_centers = active.sum()
+        n_trials = 2 + (n_centers >= np.exp(np.arange(1, most_trials - 1))).sum()
     first_key, other_key = jax.random.split(key)
     # Missing coordinates of a chosen row are replaced by the mean of their column.
     row = (lambda i: jnp.where(x.observed[i], value[i], mean)) if is_masked(x) else (lambda i: value[i])
@@ -131,16 +150,19 @@ def kmeans_plus_plus(key: Any, x: Any, weight: Any, k: int) -> Any:
         mass = weight * closest
         # If every row equals a centre, all are equally good.
         mass = jnp.where(mass.sum() > 0, mass, weight)
-        candidates = row(_sample_rows(jax.random.fold_in(other_key, i), mass, n_trials))
+        candidates = row(_sample_rows(jax.random.fold_in(other_key, i), mass, most_trials))
 
         def inertia(rows, weight):  # with each of the candidates added
             return jnp.minimum(squared_distances(rows["x"], candidates, mean), rows["closest"]) @ weight
 
         batch = Batch({"x": x, "closest": closest}, weight)
-        best = candidates[jnp.argmin(batch.sum_chunks(inertia, sizes.MOMENT_ROWS.value))]
+        inertias = batch.sum_chunks(inertia, sizes.MOMENT_ROWS.value)
+        if active is not None:
+            inertias = jnp.where(jnp.arange(most_trials) < n_trials, inertias, jnp.inf)
+        best = candidates[jnp.argmin(inertias)]
         return centers.at[i].set(best), jnp.minimum(closest, _distances_to_center(x, best))
 
-    return jax.lax.fori_loop(1, k, add, (centers, closest))[0]
+    return jax.lax.fori_loop(1, n_centers, add, (centers, closest))[0]
 
 
 def _distances_to_center(x: Any, center: Any) -> Any:
@@ -149,28 +171,38 @@ def _distances_to_center(x: Any, center: Any) -> Any:
     return jnp.sum(jnp.where(x.observed, squares, 0) if is_masked(x) else squares, 1)
 
 
-def assignment_sums(centers: Any, rows: dict[str, Any], weight: Any) -> tuple[Any, Any, Any]:
+def assignment_sums(
+    centers: Any, rows: dict[str, Any], weight: Any, active: Any = None
+) -> tuple[Any, Any, Any]:
     """Sums over the rows nearest to each centre: count (k, d) or (k, 1), Σ (x − c) (k, d), and Σ ‖x − c‖² ().
 
     The count is that of observed values, one per column if x has missing values.
     """
-    x, middle = rows["x"], centers.mean(0)
-    nearest = nearest_center(x, centers, middle)
+    x = rows["x"]
+    # The interpreter computes what does not depend on the centres once.
+    middle = value_of(x).mean(0) if interpreted() else centers.mean(0)
+    nearest = nearest_center(x, centers, middle, active)
     (value, observed), weight = _relative_rows(x, middle), weight.astype(centers.dtype)
-    zeros, terms = jnp.zeros_like(centers), value * weight[:, None]
-    # A scatter-add is faster than a product with one-hot vectors on a CPU.
-    total = zeros.at[nearest].add(terms)
-    if observed is None:
-        count = zeros[:, :1].at[nearest].add(weight[:, None])
-    else:
-        count = zeros.at[nearest].add(observed * weight[:, None])
+    ones = jnp.ones_like(value[:, :1]) if observed is None else observed
+    total = _sum_by_center(nearest, value * weight[:, None], len(centers))
+    count = _sum_by_center(nearest, ones * weight[:, None], len(centers))
     # Σ w ‖x − c‖² from the sums above, without a second pass over the rows.
     offset = centers - middle
     loss = weight @ jnp.sum(value**2, 1) + jnp.sum(offset * (count * offset - 2 * total))
     return count, total - count * offset, jnp.maximum(loss, 0)
 
 
-def lloyd(centers: Any, x: Any, weight: Any, tol: Any, max_iter: int = _LLOYD_MAX_ITER) -> Any:
+def _sum_by_center(nearest: Any, terms: Any, k: int) -> Any:
+    """The sum of the terms (n, …) of all rows with the same nearest centre, (k, …)."""
+    if interpreted():
+        return jax.nn.one_hot(nearest, k, dtype=terms.dtype).T @ terms
+    # XLA on a CPU adds rows faster than it multiplies by one-hot vectors.
+    return jnp.zeros((k, *terms.shape[1:]), terms.dtype).at[nearest].add(terms)
+
+
+def lloyd(
+    centers: Any, x: Any, weight: Any, tol: Any, active: Any = None, max_iter: int = _LLOYD_MAX_ITER
+) -> Any:
     """Centres after Lloyd's steps, until their summed squared change is at most `tol`.
 
     Lloyd (1982), Least squares quantization in PCM.
@@ -180,7 +212,7 @@ def lloyd(centers: Any, x: Any, weight: Any, tol: Any, max_iter: int = _LLOYD_MA
     def step(state):
         i, centers, _ = state
         count, first, _ = batch.sum_chunks(
-            lambda r, w: assignment_sums(centers, r, w), sizes.START_ROWS.value
+            lambda r, w: assignment_sums(centers, r, w, active), sizes.START_ROWS.value
         )
         change = first / jnp.where(count > 0, count, 1)
         return i + 1, centers + change, jnp.sum(change**2)
@@ -192,12 +224,15 @@ def lloyd(centers: Any, x: Any, weight: Any, tol: Any, max_iter: int = _LLOYD_MA
     return jax.lax.while_loop(is_running, step, start)[1]
 
 
-def initial_centers(method: str, key: Any, x: Any, weight: Any, k: int) -> Any:
+def initial_centers(
+    method: str, key: Any, x: Any, weight: Any, k: int, active: Any = None, moments: Any = None
+) -> Any:
     """Initial centres (k, d) of rows x (n, d) with these weights (n,).
 
     `method` is "kmeans", "k-means++", "random_from_data" (k different rows) or "mean" (all centres there).
+    `moments` are the `column_moments`, if they are known.
     """
-    mean, variance = column_moments(x, weight)
+    mean, variance = column_moments(x, weight) if moments is None else moments
     if method == "mean":
         return jnp.broadcast_to(mean, (k, mean.shape[0]))
     if method == "random_from_data":
@@ -206,5 +241,5 @@ def initial_centers(method: str, key: Any, x: Any, weight: Any, k: int) -> Any:
         rank = jnp.log(weight) + jax.random.gumbel(key, weight.shape, weight.dtype)
         rows = jax.lax.top_k(rank, k)[1] if k <= value.shape[0] else jnp.arange(k) % value.shape[0]
         return jnp.where(x.observed[rows], value[rows], mean) if is_masked(x) else value[rows]
-    centers = kmeans_plus_plus(key, x, weight, k)
-    return lloyd(centers, x, weight, 1e-4 * variance.mean()) if method == "kmeans" else centers
+    centers = kmeans_plus_plus(key, x, weight, k, mean, active)
+    return lloyd(centers, x, weight, 1e-4 * variance.mean(), active) if method == "kmeans" else centers

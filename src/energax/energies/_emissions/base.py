@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ...energy import Energy
 
 
@@ -48,11 +49,11 @@ class Emission(Energy):
 
     def energies(self, *, x):
         """The energy of one example under every z, (k,)."""
-        return self.row_energies(x=jax.tree.map(lambda a: jnp.asarray(a)[None], x))[0]
+        return self.row_energies(x=jax.tree.map(lambda a: asarray(a)[None], x))[0]
 
     def log_partition(self):
         """Σ_z ∫ exp(−e) dx = k."""
-        return jnp.log(jnp.asarray(self.n_states, self._dtype))
+        return jnp.log(asarray(self.n_states, self._dtype))
 
     def conditional(self, name, **given):
         from numpyro.distributions import Categorical as Choice
@@ -77,7 +78,7 @@ class Emission(Energy):
 
     @property
     def _dtype(self) -> Any:
-        leaves = [a for a in jax.tree.leaves(self) if jnp.issubdtype(jnp.asarray(a).dtype, jnp.floating)]
+        leaves = [a for a in jax.tree.leaves(self) if jnp.issubdtype(asarray(a).dtype, jnp.floating)]
         return jnp.result_type(*leaves)
 
 

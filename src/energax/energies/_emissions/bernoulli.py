@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray, take_rows
 from ...algorithms.optimise.kmeans import initial_centers
 from ...batch import safe_divide
 from ...errors import BadInput
@@ -38,7 +39,7 @@ class Bernoullis(Emission):
     pseudocount: float = eqx.field(static=True, default=0.0)
 
     def __init__(self, probs: Any, pseudocount: float = 0.0):
-        probs = jnp.asarray(probs)
+        probs = asarray(probs)
         if probs.ndim != 2:
             raise BadInput("probs", f"shape {probs.shape}", "(k, d): one row per component")
         if pseudocount < 0:
@@ -89,12 +90,16 @@ class Bernoullis(Emission):
         probs = jnp.clip(safe_divide(on, count, self.probs), eps, 1 - eps)
         return Bernoullis(probs, self.pseudocount)
 
-    def initialise(self, key, data, weight):
+    def take(self, index):
+        """The components with these numbers."""
+        return Bernoullis(take_rows(self.probs, index), self.pseudocount)
+
+    def initialise(self, key, data, weight, active=None):
         """Probabilities from random responsibilities, moved a quarter of the way to k distant rows."""
         weight = weight.astype(self.probs.dtype)
         rows = {"x": data["x"]}
-        overall = self.maximise(random_statistics(self, key, rows, weight)).probs
-        centers = initial_centers("k-means++", key, data["x"], weight, self.probs.shape[0])
+        overall = self.maximise(random_statistics(self, key, rows, weight, active)).probs
+        centers = initial_centers("k-means++", key, data["x"], weight, self.probs.shape[0], active)
         return Bernoullis((0.25 * centers + 0.75 * overall).astype(self.probs.dtype), self.pseudocount)
 
     def impute_given(self, data, posterior):

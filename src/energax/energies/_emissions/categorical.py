@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray, take_rows
 from ..._util.xla import prevent_fusion
 from ...errors import BadInput
 from ...missing import is_masked, value_of
@@ -36,13 +37,13 @@ class Categoricals(Emission):
     prior: Any = fixed(default=0.0)
 
     def __init__(self, probs: Any, prior: Any = 0.0):
-        probs = jnp.asarray(probs)
+        probs = asarray(probs)
         if probs.ndim not in (2, 3):
             raise BadInput("probs", f"shape {probs.shape}", "(k, symbols), or (columns, k, symbols)")
         if is_concrete(probs):
             Simplex(probs.shape[-1]).check(np.asarray(probs), "probs", missing=False)
         self.probs = probs
-        self.prior = prior if isinstance(prior, int | float) else jnp.asarray(prior)
+        self.prior = prior if isinstance(prior, int | float) else asarray(prior)
 
     @property
     def spaces(self):
@@ -50,7 +51,7 @@ class Categoricals(Emission):
         return {"x": Categorical(m, *columns), "z": Categorical(k)}
 
     def row_energies(self, *, x):
-        value = jnp.asarray(value_of(x)).astype(jnp.int32)
+        value = asarray(value_of(x)).astype(jnp.int32)
         table = -jnp.swapaxes(
             prevent_fusion(jnp.log, self.probs), -1, -2
         )  # otherwise computed at every look-up
@@ -63,7 +64,7 @@ class Categoricals(Emission):
     def encode_rows(self, *, x):
         if self.probs.ndim > 2:
             return None
-        value, m = jnp.asarray(value_of(x)).astype(jnp.int32), self.probs.shape[-1]
+        value, m = asarray(value_of(x)).astype(jnp.int32), self.probs.shape[-1]
         missing = jnp.zeros((1, len(self.probs)), self.probs.dtype)
         table = jnp.concatenate([-jnp.log(self.probs).T, missing])
         return table, jnp.where(x.observed, value, m) if is_masked(x) else value
@@ -83,7 +84,7 @@ class Categoricals(Emission):
     def statistics(self, data, posterior):
         """The weight of every symbol under each z, (k, m) or (columns, k, m)."""
         x, m = data["x"], self.probs.shape[-1]
-        value = jnp.asarray(value_of(x)).astype(jnp.int32)
+        value = asarray(value_of(x)).astype(jnp.int32)
         observed = x.observed if is_masked(x) else None
         if self.probs.ndim == 2:
             return {"symbols": _count_symbols(value, observed, posterior, m)}
@@ -94,9 +95,16 @@ class Categoricals(Emission):
     def maximise(self, statistics, trainable=None):
         return Categoricals(normalise(statistics["symbols"] + self.prior, self.probs), self.prior)
 
-    def initialise(self, key, data, weight):
+    def take(self, index):
+        """The components with these numbers."""
+        axis = self.probs.ndim - 2
+        cut = lambda a: a if np.ndim(a) < self.probs.ndim else take_rows(a, (slice(None),) * axis + (index,))
+        return Categoricals(cut(self.probs), cut(self.prior))
+
+    def initialise(self, key, data, weight, active=None):
         """Probabilities from random responsibilities."""
-        return self.maximise(random_statistics(self, key, {"x": data["x"]}, weight.astype(self.probs.dtype)))
+        weight = weight.astype(self.probs.dtype)
+        return self.maximise(random_statistics(self, key, {"x": data["x"]}, weight, active))
 
     def impute_given(self, data, posterior):
         """x with missing symbols replaced by the most probable one."""
@@ -104,7 +112,7 @@ class Categoricals(Emission):
         if not is_masked(x):
             return {"x": x}
         expected = jnp.einsum("nk,...km->n...m", posterior, self.probs)
-        return {"x": x.fill(jnp.argmax(expected, -1).astype(jnp.asarray(x.value).dtype))}
+        return {"x": x.fill(jnp.argmax(expected, -1).astype(asarray(x.value).dtype))}
 
 
 def _count_symbols(value: Any, observed: Any, posterior: Any, m: int) -> Any:

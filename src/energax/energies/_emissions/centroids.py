@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray, take_rows
 from ...algorithms.optimise.kmeans import assignment_sums, initial_centers, nearest_center, squared_distances
 from ...energy import Energy, is_static_value
 from ...errors import BadInput
@@ -25,6 +26,7 @@ class Centroids(Energy):
     Args:
         centers: c, (k, d).
         start: the method of `initialise`: "k-means++" or "random_from_data" (random rows).
+        active: whether each centre exists, (k,), the first ones; the others are padding. None: all exist.
 
     Lloyd (1982), Least squares quantization in PCM; Rose (1998), Deterministic annealing.
 
@@ -38,20 +40,26 @@ class Centroids(Energy):
 
     centers: jax.Array
     start: str = eqx.field(static=True, default="k-means++")
+    active: jax.Array | None = None
 
     marginalises = frozenset({"x"})
 
-    def __init__(self, centers: Any, start: str = "k-means++"):
-        centers = jnp.asarray(centers)
+    def __init__(self, centers: Any, start: str = "k-means++", active: Any = None):
+        centers = asarray(centers)
         if centers.ndim != 2:
             raise BadInput("centers", f"shape {centers.shape}", "(k, d): one row per centre")
         if start not in ("k-means++", "random_from_data"):
             raise BadInput("start", repr(start), "'k-means++' or 'random_from_data'")
         self.centers, self.start = centers, start
+        self.active = None if active is None else asarray(active)
 
     @property
     def spaces(self):
         return {"x": Real(self.centers.shape[-1]), "z": Categorical(self.centers.shape[-2])}
+
+    @property
+    def n_components(self) -> int:
+        return self.centers.shape[-2]
 
     def __call__(self, *, x, z):
         difference = value_of(x) - self.centers[z]
@@ -63,11 +71,11 @@ class Centroids(Energy):
 
     def row_energies(self, *, x):
         """The squared distances of n rows from all centres, (n, k)."""
-        return squared_distances(x, self.centers, self.centers.mean(0)).T
+        return squared_distances(x, self.centers, self.centers.mean(0), self.active).T
 
     def nearest(self, *, x):
         """The index of the nearest centre of every row, (n,)."""
-        return nearest_center(x, self.centers, self.centers.mean(0))
+        return nearest_center(x, self.centers, self.centers.mean(0), self.active)
 
     # -- EM ------------------------------------------------------------------------------
 
@@ -91,14 +99,17 @@ class Centroids(Energy):
         """(statistics with each row assigned to its nearest centre, Σ −min e), for hard EM; else None."""
         if "z" in data or not is_static_value(0, temperature):  # a given label need not be the nearest centre
             return None
-        count, first, loss = assignment_sums(self.centers, data, weight)
+        count, first, loss = assignment_sums(self.centers, data, weight, self.active)
         # One count per column, as with missing values, so that both can continue each other's statistics.
         return {"count": jnp.broadcast_to(count, first.shape), "first": first}, -loss
 
     def maximise(self, statistics, trainable=None):
         count = statistics["count"]
         # A centre without rows is unchanged.
-        return Centroids(self.centers + statistics["first"] / jnp.where(count > 0, count, 1), self.start)
+        return self._move(self.centers + statistics["first"] / jnp.where(count > 0, count, 1))
+
+    def _move(self, centers):
+        return Centroids(centers, self.start, self.active)
 
     def recenter(self, statistics, reference):
         shift = statistics["count"] * (reference.centers - self.centers)
@@ -106,8 +117,18 @@ class Centroids(Energy):
 
     def initialise(self, key, data, weight):
         weight = weight.astype(self.centers.dtype)
-        centers = initial_centers(self.start, key, data["x"], weight, self.centers.shape[0])
-        return Centroids(centers.astype(self.centers.dtype), self.start)
+        centers = initial_centers(self.start, key, data["x"], weight, self.centers.shape[0], self.active)
+        return self._move(centers.astype(self.centers.dtype))
+
+    def pad(self, n):
+        """The same with n centres; the new ones do not exist."""
+        index = np.arange(n)
+        exists = index < self.centers.shape[0]
+        return Centroids(take_rows(self.centers, np.where(exists, index, 0)), self.start, exists)
+
+    def crop(self, n):
+        """The first n centres: the inverse of `pad`."""
+        return Centroids(take_rows(self.centers, np.arange(n)), self.start)
 
     def impute_given(self, data, posterior):
         """x with missing values replaced by the expected centre, (n, d)."""

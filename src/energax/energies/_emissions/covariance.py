@@ -14,7 +14,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..._util.arrays import asarray, take_rows
 from ..._util.linalg import cholesky
 from ..._util.xla import prevent_fusion
 from ...algorithms.gaussian.missing import marginal_energies, masked_moments
@@ -79,6 +81,10 @@ class Covariance(eqx.Module):
         """The k matrices Σ_z, (k, d, d)."""
 
     @abstractmethod
+    def take(self, index: np.ndarray) -> Covariance:
+        """The covariances with these numbers."""
+
+    @abstractmethod
     def factor(self, z: Any, d: int) -> Any:
         """The lower Cholesky factor of Σ_z, (d, d)."""
 
@@ -110,7 +116,7 @@ class Full(Covariance):
 
     @classmethod
     def unit(cls, k, d, dtype=None, floor=1e-6):
-        return cls(jnp.broadcast_to(jnp.eye(d, dtype=dtype), (k, d, d)), floor)
+        return cls(asarray(np.tile(np.eye(d), (k, 1, 1)), dtype), floor)
 
     def check(self, k, d):
         check_shape("covariance.matrix", self.matrix.shape, (k, d, d))
@@ -149,6 +155,9 @@ class Full(Covariance):
     def dense(self, k, d):
         return self.matrix
 
+    def take(self, index):
+        return Full(take_rows(self.matrix, index), self.floor)
+
     def factor(self, z, d):
         return cholesky(self.matrix[z])
 
@@ -169,7 +178,7 @@ class Tied(Covariance):
 
     @classmethod
     def unit(cls, k, d, dtype=None, floor=1e-6):
-        return cls(jnp.eye(d, dtype=dtype), floor)
+        return cls(asarray(np.eye(d), dtype), floor)
 
     def check(self, k, d):
         check_shape("covariance.matrix", self.matrix.shape, (d, d))
@@ -204,6 +213,9 @@ class Tied(Covariance):
     def dense(self, k, d):
         return jnp.broadcast_to(self.matrix, (k, d, d))
 
+    def take(self, index):
+        return self
+
     def factor(self, z, d):
         return cholesky(self.matrix)
 
@@ -225,7 +237,7 @@ class Diagonal(Covariance):
 
     @classmethod
     def unit(cls, k, d, dtype=None, floor=1e-6):
-        return cls(jnp.ones((k, d), dtype), floor)
+        return cls(asarray(np.ones((k, d)), dtype), floor)
 
     def check(self, k, d):
         check_shape("covariance.variance", self.variance.shape, (k, d))
@@ -254,6 +266,9 @@ class Diagonal(Covariance):
     def dense(self, k, d):
         return self.variance[:, :, None] * jnp.eye(d, dtype=self.variance.dtype)
 
+    def take(self, index):
+        return Diagonal(take_rows(self.variance, index), self.floor)
+
     def factor(self, z, d):
         return jnp.diag(jnp.sqrt(self.variance[z]))
 
@@ -281,7 +296,7 @@ class Spherical(Covariance):
 
     @classmethod
     def unit(cls, k, d, dtype=None, floor=1e-6):
-        return cls(jnp.ones(k, dtype), floor)
+        return cls(asarray(np.ones(k), dtype), floor)
 
     def check(self, k, d):
         check_shape("covariance.variance", self.variance.shape, (k,))
@@ -310,6 +325,9 @@ class Spherical(Covariance):
 
     def dense(self, k, d):
         return self.variance[:, None, None] * jnp.eye(d, dtype=self.variance.dtype)
+
+    def take(self, index):
+        return Spherical(take_rows(self.variance, index), self.floor)
 
     def factor(self, z, d):
         return jnp.sqrt(self.variance[z]) * jnp.eye(d, dtype=self.variance.dtype)

@@ -6,8 +6,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, solve_lower
 from ...errors import BadInput
+from ...programs import interpreted
 
 _UNROLLED_COLUMNS = 32
 
@@ -20,7 +22,7 @@ def check_shape(name: str, shape: tuple, expected: tuple) -> None:
 
 def half_log_two_pi(d: int, dtype: Any) -> Any:
     """(d / 2) log 2π."""
-    return 0.5 * d * jnp.log(jnp.asarray(2 * jnp.pi, dtype))
+    return 0.5 * d * jnp.log(asarray(2 * jnp.pi, dtype))
 
 
 def inverse_factor(matrix: Any) -> tuple[Any, Any]:
@@ -41,7 +43,7 @@ def squared_distances(x: Any, means: Any, variance: Any = None) -> Any:
         squared = jnp.square(x[:, j] - means[:, j, None])
         return squared if variance is None else squared / variance[:, j, None]
 
-    if not 0 < x.shape[1] <= _UNROLLED_COLUMNS:
+    if interpreted() or not 0 < x.shape[1] <= _UNROLLED_COLUMNS:
         squared = jnp.square(x.T - means[:, :, None])
         return (squared if variance is None else squared / variance[:, :, None]).sum(1)
     terms = [term(j) for j in range(x.shape[1])]
@@ -51,7 +53,7 @@ def squared_distances(x: Any, means: Any, variance: Any = None) -> Any:
 def independent_energies(x: Any, observed: Any, means: Any, variance: Any) -> Any:
     """−log of the marginal of the observed coordinates, (n, k), for independent coordinates."""
     squared = jnp.square(x.T - means[:, :, None]) / variance[:, :, None]
-    constant = jnp.log(variance) + jnp.log(jnp.asarray(2 * jnp.pi, x.dtype))
+    constant = jnp.log(variance) + jnp.log(asarray(2 * jnp.pi, x.dtype))
     terms = jnp.where(observed.T, squared + constant[:, :, None], 0)
     return 0.5 * terms.sum(1).T
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray, take_rows
 from ...algorithms.gaussian.missing import expected_rows
 from ...algorithms.optimise.kmeans import START_NAMES, column_moments, initial_centers
 from ...batch import safe_divide
@@ -47,11 +48,11 @@ class Gaussians(Emission):
     prior: NormalPrior | None = None
 
     def __init__(self, means: Any, covariance: Any, start: str = "kmeans", prior: NormalPrior | None = None):
-        means = jnp.asarray(means)
+        means = asarray(means)
         if means.ndim != 2:
             raise BadInput("means", f"shape {means.shape}", "(k, d): one row per component")
         if not isinstance(covariance, Covariance):
-            covariance = Full(jnp.asarray(covariance))
+            covariance = Full(asarray(covariance))
         covariance.check(*means.shape)
         for name, leaf in vars(covariance).items():
             space = field_metadata(covariance, name).get("space")
@@ -122,22 +123,30 @@ class Gaussians(Emission):
             "scatter": self.covariance.recenter_scatter(statistics["scatter"], count, first, shift),
         }
 
-    def initialise(self, key, data, weight):
+    def take(self, index):
+        """The components with these numbers."""
+        covariance = self.covariance.take(index)
+        return Gaussians(take_rows(self.means, index), covariance, self.start, self.prior)
+
+    def initialise(self, key, data, weight, active=None):
         """Means and covariances of the rows by the method `start`."""
         x, weight, (k, d) = data["x"], weight.astype(self.means.dtype), self.means.shape
-        centers = initial_centers("mean" if self.start == "random" else self.start, key, x, weight, k)
+        method = "mean" if self.start == "random" else self.start
+        moments = column_moments(x, weight)
+        centers = initial_centers(method, key, x, weight, k, active, moments)
         # Missing values have the variance of their column.
-        spread = column_moments(x, weight)[1] * jnp.eye(d, dtype=self.means.dtype)
+        spread = moments[1] * jnp.eye(d, dtype=self.means.dtype)
         columns = self.covariance.reduce(jnp.broadcast_to(spread, (k, d, d)))
         wide = self.covariance.maximise(columns, jnp.ones(k, self.means.dtype), jnp.zeros_like(self.means))
         begin = Gaussians(centers.astype(self.means.dtype), wide, self.start, self.prior)
         if self.start == "random":
-            return begin.maximise(random_statistics(begin, key, {"x": x}, weight))
-        return begin.fit_nearest({"x": x}, weight)
+            return begin.maximise(random_statistics(begin, key, {"x": x}, weight, active))
+        return begin.fit_nearest({"x": x}, weight, active)
 
-    def fit_nearest(self, data, weight):
+    def fit_nearest(self, data, weight, active=None):
         """Gaussians with the means and covariances of the rows nearest to each mean."""
-        return self.maximise(nearest_statistics(self, {"x": data["x"]}, weight.astype(self.means.dtype)))
+        weight = weight.astype(self.means.dtype)
+        return self.maximise(nearest_statistics(self, {"x": data["x"]}, weight, active))
 
     def impute_given(self, data, posterior):
         """x with missing values replaced by their expectation given the observed ones, (n, d)."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...algorithms.optimise.kmeans import column_moments, initial_centers, nearest_center
 from ...batch import safe_divide
 from ...errors import BadInput
@@ -40,14 +41,14 @@ class Mixtures(Emission):
     prior: Any = fixed(default=0.0)
 
     def __init__(self, components: Any, weights: Any, prior: Any = 0.0):
-        weights = jnp.asarray(weights)
+        weights = asarray(weights)
         n = components.spaces["z"].k
         if weights.ndim != 2 or weights.size != n:
             raise BadInput("weights", f"shape {weights.shape}", f"(states, components), {n} numbers in all")
         if is_concrete(weights):
             Simplex(weights.shape[1]).check(np.asarray(weights), "weights", missing=False)
         self.components, self.weights = components, weights
-        self.prior = prior if isinstance(prior, int | float) else jnp.asarray(prior)
+        self.prior = prior if isinstance(prior, int | float) else asarray(prior)
 
     @property
     def spaces(self):

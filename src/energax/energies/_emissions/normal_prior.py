@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ...batch import count_epsilon
 from ...spaces import fixed
 
@@ -44,8 +45,8 @@ class NormalPrior(eqx.Module):
         """(new means, new covariance) from statistics that are centred at `means`."""
         count, first = statistics["count"], statistics["first"]
         eps = count_epsilon(count)
-        weight = jnp.broadcast_to(jnp.asarray(self.weight, count.dtype), count.shape)
-        offset = jnp.asarray(self.mean, means.dtype) - means
+        weight = jnp.broadcast_to(asarray(self.weight, count.dtype), count.shape)
+        offset = asarray(self.mean, means.dtype) - means
         step = (first + weight[:, None] * offset) / (count + weight + eps)[:, None]
         step = step if means_trainable else jnp.zeros_like(step)
         scale = step**2 + jnp.finfo(count.dtype).eps * (means + step) ** 2
@@ -55,9 +56,9 @@ class NormalPrior(eqx.Module):
         # The scatter of λ rows at μ₀ about the new means.
         zeros = jnp.zeros_like(scatter)
         prior_scatter = covariance.recenter_scatter(zeros, weight, jnp.zeros_like(step), offset - step)
-        scatter = scatter + prior_scatter + jnp.asarray(self.scatter, scatter.dtype)
+        scatter = scatter + prior_scatter + asarray(self.scatter, scatter.dtype)
         # `maximise` divides by the count of the data; this factor makes it that of data and prior.
-        prior_count = jnp.asarray(self.count, scatter.dtype)
+        prior_count = asarray(self.count, scatter.dtype)
         counts = covariance.recenter_scatter(zeros, count, jnp.zeros_like(step), jnp.ones_like(step))
         scatter = scatter * ((counts + eps) / (counts + prior_count + eps))
         return means + step, covariance.maximise(scatter, count, scale)

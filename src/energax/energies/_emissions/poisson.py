@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from ..._util.arrays import asarray, take_rows
 from ...algorithms.optimise.kmeans import initial_centers
 from ...batch import safe_divide
 from ...errors import BadInput
@@ -38,12 +39,12 @@ class Poissons(Emission):
     prior_weight: Any = fixed(default=0.0)
 
     def __init__(self, rates: Any, prior_count: Any = 0.0, prior_weight: Any = 0.0):
-        rates = jnp.asarray(rates)
+        rates = asarray(rates)
         if rates.ndim != 2:
             raise BadInput("rates", f"shape {rates.shape}", "(k, d): one row per component")
         if is_concrete(rates) and not (np.isfinite(rates) & (np.asarray(rates) > 0)).all():
             raise BadInput("rates", f"{np.asarray(rates).ravel()[:3]}…", "finite numbers > 0")
-        number = lambda a: a if isinstance(a, int | float) else jnp.asarray(a)
+        number = lambda a: a if isinstance(a, int | float) else asarray(a)
         self.rates, self.prior_count, self.prior_weight = rates, number(prior_count), number(prior_weight)
 
     @property
@@ -51,7 +52,7 @@ class Poissons(Emission):
         return {"x": Count(self.rates.shape[-1]), "z": Categorical(self.rates.shape[-2])}
 
     def row_energies(self, *, x):
-        value = jnp.asarray(value_of(x)).astype(self.rates.dtype)
+        value = asarray(value_of(x)).astype(self.rates.dtype)
         log_rates = jnp.log(self.rates)
         if is_masked(x):
             observed = x.observed.astype(value.dtype)
@@ -72,7 +73,7 @@ class Poissons(Emission):
     def statistics(self, data, posterior):
         """Per z and coordinate, the weight of observed values and of events, (k, d) each."""
         x = data["x"]
-        value = jnp.asarray(value_of(x)).astype(self.rates.dtype)
+        value = asarray(value_of(x)).astype(self.rates.dtype)
         if is_masked(x):
             observed = x.observed.astype(value.dtype)
             return {"seen": posterior.T @ observed, "events": posterior.T @ (value * observed)}
@@ -86,12 +87,17 @@ class Poissons(Emission):
         # A rate of 0 would make unseen events impossible.
         return Poissons(jnp.maximum(rates, tiny), self.prior_count, self.prior_weight)
 
-    def initialise(self, key, data, weight):
+    def take(self, index):
+        """The components with these numbers."""
+        cut = lambda a: a if np.ndim(a) < 2 else take_rows(a, index)
+        return Poissons(take_rows(self.rates, index), cut(self.prior_count), cut(self.prior_weight))
+
+    def initialise(self, key, data, weight, active=None):
         """Rates from random responsibilities, moved halfway to k distant rows."""
         weight = weight.astype(self.rates.dtype)
         x = jax.tree.map(lambda a: a if a.dtype == bool else a.astype(self.rates.dtype), data["x"])
-        overall = self.maximise(random_statistics(self, key, {"x": x}, weight)).rates
-        centers = initial_centers("k-means++", key, x, weight, self.rates.shape[0])
+        overall = self.maximise(random_statistics(self, key, {"x": x}, weight, active)).rates
+        centers = initial_centers("k-means++", key, x, weight, self.rates.shape[0], active)
         rates = 0.5 * centers.astype(self.rates.dtype) + 0.5 * overall
         return Poissons(rates, self.prior_count, self.prior_weight)
 

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ...errors import BadInput
 from ...missing import Masked, is_masked, value_of
 from ...parameters import m_step, recenter
@@ -108,7 +109,7 @@ def _read_columns(space: Any, x: Any, columns: tuple[int, ...]) -> Any:
     index = jnp.array(columns)
 
     def select(a):
-        rows = jnp.take(jnp.asarray(a), index, axis=-1)
+        rows = jnp.take(asarray(a), index, axis=-1)
         return rows.reshape(*rows.shape[:-1], *space.shape)
 
     value = select(value_of(x))

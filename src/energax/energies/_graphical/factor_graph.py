@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...algorithms.factors.tables import Tables
 from ...algorithms.junction.tree import JunctionTree
 from ...energy import Energy
@@ -82,9 +83,9 @@ def as_array(values: Any) -> jax.Array:
         return values
     array = _numeric_array(values)
     if array.dtype != np.float64:
-        return jnp.asarray(array)
+        return asarray(array)
     with jax.enable_x64(True):
-        return jnp.asarray(array)
+        return asarray(array)
 
 
 def _numeric_array(values: Any) -> np.ndarray:

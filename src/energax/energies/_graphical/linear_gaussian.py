@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, solve_lower
 from ...energy import Energy
 from ...errors import BadInput
@@ -218,7 +219,7 @@ class Constant(Energy):
     @with_energy_precision
     def __call__(self, **values):
         # Compared in single precision, so that a float32 1.7 equals a float64 1.7.
-        given = jnp.asarray(values[self.child]).astype(jnp.float32)
+        given = asarray(values[self.child]).astype(jnp.float32)
         return jnp.where(given == self.value.astype(jnp.float32), 0, jnp.inf).astype(self.value.dtype)
 
     def draw_child(self, key: Any, values: Mapping[str, Any]) -> Any:

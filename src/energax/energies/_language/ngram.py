@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...energy import Energy
 from ...errors import BadInput
 from ...missing import is_masked, mask_of, value_of
@@ -121,7 +122,7 @@ class NGram(Energy):
         return len(self.tables)
 
     def __call__(self, *, x):
-        ids = jnp.asarray(value_of(x))
+        ids = asarray(value_of(x))
         text = jnp.concatenate([jnp.full(1, self.n_values, ids.dtype), ids])
         log_p = self._log_probs(text, jnp.arange(len(text)), self.tables)[1:]
         if not is_masked(x):
@@ -241,5 +242,5 @@ def _make_table(counts: NGramCounts, prob: np.ndarray, backoff: np.ndarray) -> N
     with np.errstate(divide="ignore"):
         log_prob, log_backoff = np.log(prob), np.log(backoff)
     most = int(np.max(np.diff(counts.starts), initial=1))
-    starts, words = (jnp.asarray(a.astype(np.int32)) for a in (counts.starts, counts.words))
-    return NGramTable(starts, words, jnp.asarray(log_prob), jnp.asarray(log_backoff), most.bit_length())
+    starts, words = (asarray(a.astype(np.int32)) for a in (counts.starts, counts.words))
+    return NGramTable(starts, words, asarray(log_prob), asarray(log_backoff), most.bit_length())

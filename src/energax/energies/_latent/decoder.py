@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arrays import asarray
 from ..._util.methods import plain_method
 from ...energy import Energy
 from ...errors import BadInput, Intractable
@@ -71,14 +72,14 @@ class UniformChoices(eqx.Module):
         return self.k * (self.m or 1)
 
     def log_prob(self, z: Any) -> Any:
-        return -(self.m or 1) * jnp.log(jnp.asarray(float(self.k)))
+        return -(self.m or 1) * jnp.log(asarray(float(self.k)))
 
     def sample(self, key: Any) -> Any:
         return jax.random.randint(key, self.space.shape, 0, self.k)
 
     def embed(self, z: Any) -> Any:
         """z as one-hot vectors, (m · k,); relaxed ones, on the simplex, are only flattened."""
-        soft = z if jnp.issubdtype(jnp.asarray(z).dtype, jnp.floating) else jax.nn.one_hot(z, self.k)
+        soft = z if jnp.issubdtype(asarray(z).dtype, jnp.floating) else jax.nn.one_hot(z, self.k)
         return jnp.ravel(soft)
 
 

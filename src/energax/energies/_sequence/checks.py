@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...algorithms.chains import markov
 from ...errors import BadInput
 from ...spaces import is_concrete
@@ -32,10 +33,10 @@ def check_prior(name: str, prior: Any, shape: tuple[int, ...], least: int) -> No
 
 def as_real(values: Any) -> Any:
     """Values as a floating-point array."""
-    values = jnp.asarray(values)
+    values = asarray(values)
     return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(float)
 
 
 def as_prior(value: Any) -> Any:
     """A Python number as it is, so that it takes no dtype of its own; anything else as an array."""
-    return value if isinstance(value, int | float) else jnp.asarray(value)
+    return value if isinstance(value, int | float) else asarray(value)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.methods import plain_method
 from ..._util.xla import prevent_fusion
 from ...algorithms.chains import hmm as recursions
@@ -22,6 +23,7 @@ from ...parameters import m_step, recenter
 from ...spaces import Categorical, Sequence, Simplex, fixed, is_concrete, parameter
 from .._emissions.base import normalise
 from .checks import as_prior, as_real, check_chain, check_prior
+from .hmm_padding import crop_states, pad_states
 from .hmm_paths import Paths
 
 
@@ -67,6 +69,7 @@ class HiddenChain(Energy):
     initial_prior: Any = fixed(default=0.0)
     whole_steps: bool = eqx.field(static=True, default=False)
     keeps: tuple[str, ...] = eqx.field(static=True, default=())
+    active: jax.Array | None = None
 
     marginalises = frozenset({"x", "z"})
 
@@ -81,6 +84,7 @@ class HiddenChain(Energy):
         initial_prior: Any = 0.0,
         whole_steps: bool = False,
         keeps: tuple[str, ...] = (),
+        active: Any = None,
     ):
         if not isinstance(emission, Energy) or set(emission.spaces) != {"x", "z"}:
             raise BadInput("emission", f"{type(emission).__name__}", "an energy over x and z: p(x | z)")
@@ -95,10 +99,13 @@ class HiddenChain(Energy):
         self.emission, self.length = emission, length
         self.prior, self.initial_prior = as_prior(prior), as_prior(initial_prior)
         self.whole_steps, self.keeps = whole_steps, tuple(keeps)
+        self.active = None if active is None else asarray(active)
 
     @property
     def n_states(self) -> int:
         return self.transition.shape[-1]
+
+    n_components = n_states
 
     @property
     def spaces(self):
@@ -136,10 +143,10 @@ class HiddenChain(Energy):
             energies = prevent_fusion(lambda _, rows: self._row_energies(rows), self.transition, rows)
             total = -energies.reshape(steps, n, k).swapaxes(0, 1)
         if z is not None:
-            possible = jnp.asarray(value_of(z))[..., None] == jnp.arange(k)
+            possible = asarray(value_of(z))[..., None] == jnp.arange(k)
             possible = possible | ~mask_of(z)[..., None] if is_masked(z) else possible
             total = total + jnp.where(possible, 0, -jnp.inf).astype(dtype)
-        return jnp.asarray(total, dtype)
+        return asarray(total, dtype)
 
     def coded_likelihoods(self, x: Any = None, z: Any = None) -> Any:
         """The same for sums over paths: `CodedLikelihoods` if the emission has few distinct rows."""
@@ -183,7 +190,7 @@ class HiddenChain(Energy):
 
     def _one_sequence(self, **given: Any) -> Any:
         """log p(x_t | z_t) of one sequence, (steps, k)."""
-        rows = jax.tree.map(lambda a: jnp.asarray(a)[None], given)
+        rows = jax.tree.map(lambda a: asarray(a)[None], given)
         return self.log_likelihoods(**rows)[0]
 
     # -- the energy and its closed forms ----------------------------------------------------------
@@ -192,7 +199,7 @@ class HiddenChain(Energy):
         log_likelihood = self._one_sequence(x=x)
         if is_masked(z):
             return -recursions.log_evidence(*self.logs(), log_likelihood + self._one_sequence(z=z))
-        z = jnp.asarray(z)
+        z = asarray(z)
         log_initial, log_transition = self.logs()
         path = log_initial[z[0]] + log_transition[z[:-1], z[1:]].sum()
         return -path - jnp.take_along_axis(log_likelihood, z[:, None], 1).sum()
@@ -259,12 +266,12 @@ class HiddenChain(Energy):
             return draw_rest(self.emission.conditional("x", z=state), value, key, observed)
 
         keys = jax.random.split(key, z.shape[0])
-        return jax.vmap(one)(keys, jnp.asarray(x.value), jnp.asarray(x.observed), z)
+        return jax.vmap(one)(keys, asarray(x.value), asarray(x.observed), z)
 
     def impute_given(self, data, posterior):
         """The sequences, missing values at their means given p(z_t | …), (n, steps, k)."""
         x = data["x"]
-        flat = jax.tree.map(lambda a: jnp.asarray(a).reshape(-1, *a.shape[2:]), x)
+        flat = jax.tree.map(lambda a: asarray(a).reshape(-1, *a.shape[2:]), x)
         states = posterior.reshape(-1, posterior.shape[-1])
         return {"x": self.emission.impute_given({"x": flat}, states)["x"].reshape(x.shape)}
 
@@ -348,25 +355,35 @@ class HiddenChain(Energy):
                 "Start from the given energy: n_init=1.",
             )
         one, two, three = jax.random.split(key, 3)
-        flat = jnp.ones(self.n_states, self.transition.dtype)
-        draw = lambda key, old: jax.random.dirichlet(key, flat, old.shape[:-1])
-        random = lambda key, old: _normalise_keeping_zeros(draw(key, old), old)
+        # Normalised, exponential variables are uniform on the simplex. One key per row: padding changes none.
+        draw = lambda key, old: _normalise_keeping_zeros(jax.random.exponential(key, old.shape, dtype), old)
+        dtype = self.transition.dtype
+        transition = jax.vmap(draw)(jax.random.split(two, self.n_states), self.transition)
         steps = np.shape(value_of(data["x"]))[1]
-        rows = jax.tree.map(lambda a: jnp.asarray(a).reshape(-1, *a.shape[2:]), data["x"])
-        weights = jnp.repeat(weight, steps).astype(flat.dtype)
+        rows = jax.tree.map(lambda a: asarray(a).reshape(-1, *a.shape[2:]), data["x"])
+        weights = jnp.repeat(weight, steps).astype(dtype)
         if is_masked(rows):
-            weights = weights * rows.observed.reshape(len(weights), -1).any(1).astype(flat.dtype)
+            weights = weights * rows.observed.reshape(len(weights), -1).any(1).astype(dtype)
         rows = rows.value if self._has_whole_steps(rows) else rows
-        emission = self.emission.initialise(three, {"x": rows}, weights)
-        start = self._like(random(one, self.initial), random(two, self.transition), emission)
+        options = {} if self.active is None else {"active": self.active}
+        emission = self.emission.initialise(three, {"x": rows}, weights, **options)
+        start = self._like(draw(one, self.initial), transition, emission)
         for name in self.keeps:
             start = eqx.tree_at(lambda c: _read_path(c, name), start, _read_path(self, name))  # noqa: B023
         return start
 
+    def pad(self, n):
+        """The same chain with n states, the new ones unreachable, for emissions with `take`."""
+        return HiddenChain(**pad_states(self, n))
+
+    def crop(self, n):
+        """The first n states: the inverse of `pad`."""
+        return HiddenChain(**crop_states(self, n))
+
 
 def _flatten_by_time(rows: Any) -> Any:
     """All steps of all sequences in one table, ordered by time: (n, steps, …) → (steps · n, …)."""
-    return jax.tree.map(lambda a: jnp.swapaxes(jnp.asarray(a), 0, 1).reshape(-1, *a.shape[2:]), rows)
+    return jax.tree.map(lambda a: jnp.swapaxes(asarray(a), 0, 1).reshape(-1, *a.shape[2:]), rows)
 
 
 def _read_path(module: Any, name: str) -> Any:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...algorithms.chains import hmm, hmm_paths
 
 
@@ -48,7 +49,7 @@ class Paths(eqx.Module):
 
     def log_prob(self, value: Any) -> Any:
         """log p(path | x)."""
-        z = jnp.asarray(value).astype(jnp.int32)
+        z = asarray(value).astype(jnp.int32)
         here = jnp.take_along_axis(self.log_likelihood, z[:, None], 1).sum()
         joint = self.log_initial[z[0]] + self.log_transition[z[:-1], z[1:]].sum() + here
         return joint - hmm.log_evidence(*self._parts())

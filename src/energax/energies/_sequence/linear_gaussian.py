@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, semidefinite_factor, solve_lower
 from ...algorithms.chains import kalman as kalman
 from ...algorithms.chains.kalman_parallel import parallel_filter, parallel_smoother
@@ -136,14 +137,14 @@ class LinearGaussianSSM(Energy):
         return jnp.diag(jnp.diagonal(value)) if name in self.diagonal else value
 
     def __call__(self, *, x, z):
-        s, z = self.system, jnp.asarray(z)
+        s, z = self.system, asarray(z)
         start = _normal_energies(s.initial_factor, (z[0] - s.initial_mean)[None])
         moves = z[1:] - z[:-1] @ s.transition.T - s.transition_offset
         return start + _normal_energies(s.transition_factor, moves) + self._emission_energy(x, z)
 
     def _emission_energy(self, x, z):
         R = self._covariance("emission_covariance")
-        error = jnp.asarray(value_of(x)) - z @ self.emission.T - self.emission_offset
+        error = asarray(value_of(x)) - z @ self.emission.T - self.emission_offset
         if not is_masked(x):
             return _normal_energies(cholesky(R[None])[0], error)
         observed = mask_of(x)
@@ -165,7 +166,7 @@ class LinearGaussianSSM(Energy):
 
     def filter(self, *, x) -> kalman.FilteredStates:
         """p(z_t | x₁ … x_t) of every step of one sequence."""
-        value = jnp.asarray(value_of(x)).astype(self.emission.dtype)
+        value = asarray(value_of(x)).astype(self.emission.dtype)
         run = parallel_filter if self.parallel else kalman.kalman_filter
         return run(self.system, value, mask_of(x) if is_masked(x) else None)
 
@@ -180,7 +181,7 @@ class LinearGaussianSSM(Energy):
     def complete(self, *, x, smoothed: kalman.SmoothedStates | None = None) -> tuple[Any, Any]:
         """E[x | observed entries] (steps, d), and its covariance, (steps, d, d)."""
         smoothed = self.smooth(x=x) if smoothed is None else smoothed
-        return moments.impute(self.system, smoothed, jnp.asarray(value_of(x)), mask_of(x))
+        return moments.impute(self.system, smoothed, asarray(value_of(x)), mask_of(x))
 
     def forecast(self, steps: int, *, x, after: Any = -1) -> kalman.StateForecast:
         """The states and observations of the `steps` steps that follow x, or its first `after` steps."""
@@ -208,7 +209,7 @@ class LinearGaussianSSM(Energy):
                 f"LinearGaussianSSM knows p(x | z) as a distribution, not p({name} | {', '.join(given)})."
             )
         factor = cholesky(self._covariance("emission_covariance")[None])[0]
-        mean = jnp.asarray(given["z"]) @ self.emission.T + self.emission_offset
+        mean = asarray(given["z"]) @ self.emission.T + self.emission_offset
         return MultivariateNormal(mean, scale_tril=factor).to_event(1)
 
     def draw(self, key, *, x=None, z=None):
@@ -221,7 +222,7 @@ class LinearGaussianSSM(Energy):
                 )
             return dict(zip(("z", "x"), kalman.simulate(system, self.length, key), strict=True))
         if x is None:
-            return {"x": kalman.sample_observations(system, jnp.asarray(z), second)}
+            return {"x": kalman.sample_observations(system, asarray(z), second)}
         out = {}
         if z is None:
             z = kalman.sample_path(system, self.filter(x=x), first)
@@ -230,9 +231,9 @@ class LinearGaussianSSM(Energy):
 
     def _draw_missing(self, key, x, z):
         """Draw the missing values of x given z and the observed ones: a draw of x, corrected by its error."""
-        value, observed = jnp.asarray(x.value), mask_of(x)
+        value, observed = asarray(x.value), mask_of(x)
         onto, _ = kalman.completion(self._covariance("emission_covariance"), observed)
-        draw = kalman.sample_observations(self.system, jnp.asarray(z), key)
+        draw = kalman.sample_observations(self.system, asarray(z), key)
         error = jnp.where(observed, value - draw, 0)
         return jnp.where(observed, value, draw + jnp.einsum("tij,tj->ti", onto, error))
 
@@ -252,9 +253,9 @@ class LinearGaussianSSM(Energy):
         system = self.system
 
         def one(row):
-            x, observed = jnp.asarray(value_of(row["x"])), mask_of(row["x"])
+            x, observed = asarray(value_of(row["x"])), mask_of(row["x"])
             if "z" in row:
-                z, zeros = jnp.asarray(row["z"]), jnp.zeros((len(x), *self.transition.shape), x.dtype)
+                z, zeros = asarray(row["z"]), jnp.zeros((len(x), *self.transition.shape), x.dtype)
                 smoothed = kalman.SmoothedStates(z, zeros, zeros[1:], zeros[1:])
                 log_p = -self(x=row["x"], z=z)
             else:
@@ -312,7 +313,7 @@ class LinearGaussianSSM(Energy):
 
 
 def _log_two_pi(like: Any) -> Any:
-    return jnp.log(jnp.asarray(2 * jnp.pi, like.dtype))
+    return jnp.log(asarray(2 * jnp.pi, like.dtype))
 
 
 def _normal_energies(factor: Any, residuals: Any) -> Any:
@@ -327,7 +328,7 @@ def _real(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any = Non
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
             raise BadInput(name, f"dtype {array.dtype}", "an array of numbers")
-    value = jnp.asarray(value)
+    value = asarray(value)
     if value.ndim != len(shape) or any(
         b is not None and a != b for a, b in zip(value.shape, shape, strict=True)
     ):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ...algorithms.chains import markov as structure
 from ...algorithms.chains.markov_paths import (
@@ -124,8 +125,8 @@ class MarkovChain(Energy):
 
     def __call__(self, *, x):
         if is_masked(x):
-            return -log_likelihood(self.initial, self.transition, jnp.asarray(x.value), mask_of(x))
-        x = jnp.asarray(x)
+            return -log_likelihood(self.initial, self.transition, asarray(x.value), mask_of(x))
+        x = asarray(x)
         return -jnp.log(self.initial[x[0]]) - jnp.log(self.transition[x[:-1], x[1:]]).sum()
 
     def log_partition(self):
@@ -139,7 +140,7 @@ class MarkovChain(Energy):
         if x is None:
             value, observed = jnp.zeros(steps, self.spaces["x"].jax_dtype), jnp.zeros(steps, bool)
         else:
-            value, observed = jnp.asarray(value_of(x)), mask_of(x)
+            value, observed = asarray(value_of(x)), mask_of(x)
         beliefs, _ = filter_states(self.initial, self.transition, value, observed)
         is_last = jnp.arange(steps) == steps - 1
 
@@ -185,7 +186,7 @@ class MarkovChain(Energy):
             }
 
         def total(initial, transition):
-            value, observed = jnp.asarray(data["x"].value), mask_of(data["x"])
+            value, observed = asarray(data["x"].value), mask_of(data["x"])
             rows = jax.vmap(lambda v, s: log_likelihood(initial, transition, v, s))(value, observed)
             return jnp.sum(jnp.where(weight > 0, weight * rows, 0))
 

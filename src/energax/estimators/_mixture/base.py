@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from ..._util import sizes
+from ..._util.arrays import asarray
 from ...errors import BadInput, check_number
 from ...infer import sample
 from ...infer._exact import components
@@ -18,8 +18,10 @@ from ...learn import EM, Descent, Objective
 from ...missing import any_nan, is_masked
 from .._base import Density
 from .._common.table import check_no_empty_column
+from .padding import padded_components, padded_energy
 
 _DECAY = 0.7  # the exponent with which partial_fit replaces old statistics
+_FEW_DRAWS = 4096
 _FEWEST_ROWS = 256  # of a chunk
 
 
@@ -60,6 +62,7 @@ class MixtureEstimator(Density):
                 n_init=n_init,
                 initialise=initialise,
                 tolerance=True,
+                components=padded_components(self.n_components, data, self.learner),
             )
         return self
 
@@ -77,7 +80,9 @@ class MixtureEstimator(Density):
             learner = self._em(data, decay=_DECAY)
             if not first:
                 learner = self._continue(learner)
-            options = {"weights": weight, "validated": True, "epochs": 1}
+            before = None if first else getattr(self, "fit_", None)
+            components = padded_components(self.n_components, data, self.learner, before)
+            options = {"weights": weight, "validated": True, "epochs": 1, "components": components}
             self._learn(start, data, learner, initialise=initialise, **options)
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
         return self
@@ -136,20 +141,18 @@ class MixtureEstimator(Density):
         """Return EM, or the argument `learner`."""
         if self.learner is None:
             if not is_masked(data["x"]):
-                row = data["x"].shape[1] * self.dtype_.itemsize
-                most = min(
-                    sizes.ONE_CENTRE_BYTES.rows(row), sizes.ALL_CENTRES_BYTES.rows(row * self.n_components)
-                )
+                row, k = data["x"].shape[1] * self.dtype_.itemsize, sizes.power_of_two(self.n_components)
+                most = min(sizes.ONE_CENTRE_BYTES.rows(row), sizes.ALL_CENTRES_BYTES.rows(row * k))
                 options["chunk"] = max(_FEWEST_ROWS, most)
             # An array, so that another tolerance needs no compilation.
-            return EM(tol=jnp.asarray(self.tol, self.dtype_), **options)
+            return EM(tol=asarray(self.tol, self.dtype_), **options)
         if isinstance(self.learner, Objective):
             return Descent(self.learner, optax.adam(1e-2))
         return self._make_learner(None, None)
 
     def _initial_weights(self, k: int) -> Any:
         if self.weights_init is None:
-            return jnp.full(k, 1 / k, self.dtype_)
+            return asarray(np.full(k, 1 / k, self.dtype_))
         weights = np.asarray(self.weights_init, self.dtype_)
         valid = weights.shape == (k,) and np.isfinite(weights).all() and (weights >= 0).all()
         if not valid or abs(weights.sum() - 1) > 1e-4:
@@ -159,14 +162,14 @@ class MixtureEstimator(Density):
                 f"{k} numbers >= 0 that sum to 1",
                 "Divide them by their sum.",
             )
-        return jnp.asarray(weights)
+        return asarray(weights)
 
     # -- components and densities of rows ----------------------------------------------------
 
     def _query(self, function: Any, X: np.ndarray) -> Any:
-        """Return `function(model, data)` of a validated table."""
+        """Return `function(model, data)` of a validated table, with a column for every padded component."""
         with self._precision():
-            return function(self.energy_, self._to_data(X))
+            return function(padded_energy(self, X), self._to_data(X))
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable component of every row, (n_samples,)."""
@@ -174,7 +177,7 @@ class MixtureEstimator(Density):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of every component for every row, (n_samples, n_components)."""
-        return self._query(components.responsibilities, self._check_new_X(X))
+        return self._query(components.responsibilities, self._check_new_X(X))[:, : self.energy_.n_components]
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return log p(x) of every row, over its observed values."""
@@ -189,7 +192,10 @@ class MixtureEstimator(Density):
         """Draw rows from the model; return them and their components, sorted by component."""
         n = self._check_n_samples(n_samples)
         with self._precision():
-            draws = sample(self.energy_, sizes.pad_size(n), key=self._key(2))
+            if n <= _FEW_DRAWS:  # one program
+                draws = components.draw(self.energy_, sizes.pad_size(n), self._seed(), 2)
+            else:
+                draws = sample(self.energy_, n, key=self._key(2))
             rows, component = np.asarray(draws["x"])[:n], np.asarray(draws["z"])[:n]
         order = np.argsort(component, kind="stable")
         return rows[order], component[order]

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...energies import Bernoullis
 from ...errors import BadInput
 from ...mixture import Mixture
@@ -91,7 +92,7 @@ class BernoulliMixture(MixtureEstimator):
             given = np.asarray(self.probs_init, self.dtype_)
             if given.shape != (k, d) or not ((given > 0) & (given < 1)).all():
                 raise BadInput("probs_init", f"shape {given.shape}", f"numbers in (0, 1) of shape ({k}, {d})")
-            probs = jnp.asarray(given)
+            probs = asarray(given)
         random = self.probs_init is None
         return Mixture(Bernoullis(probs, float(self.alpha)), weights), random, self.n_init if random else 1
 

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...energies import Diagonal, Full, Gaussians, Spherical, Tied
 from ...errors import BadInput
 from ...mixture import Mixture
+from ...programs import jit
 from ...spaces import PositiveDefinite
 from .base import MixtureEstimator
 
@@ -113,15 +115,15 @@ class GaussianMixture(MixtureEstimator):
             return self._warm_start(d), False, 1
         weights = self._initial_weights(k)
         covariance = _COVARIANCES[self.covariance_type].unit(k, d, dtype, float(self.reg_covar))
-        energy = Mixture(Gaussians(jnp.zeros((k, d), dtype), covariance, self.init_params), weights)
+        energy = Mixture(Gaussians(np.zeros((k, d), dtype), covariance, self.init_params), weights)
         if self.means_init is None and self.precisions_init is None:
             return energy, True, self.n_init
         means = None if self.means_init is None else self._initial_means(k, d)
         if self.precisions_init is not None:
             covariance = self._initial_covariance(covariance, d)
         if means is None or self.precisions_init is None:
-            rows = jax.tree.map(jnp.asarray, data)
-            weight = jnp.ones(len(X), dtype) if weight is None else jnp.asarray(weight)
+            rows = jax.tree.map(asarray, data)
+            weight = jnp.ones(len(X), dtype) if weight is None else asarray(weight)
             start = _initialise_components(energy.components, means, rows, weight, self._key())
             means = start.means if means is None else means
             covariance = start.covariance if self.precisions_init is None else covariance
@@ -138,7 +140,7 @@ class GaussianMixture(MixtureEstimator):
         means = np.asarray(self.means_init, self.dtype_)
         if means.shape != (k, d) or not np.isfinite(means).all():
             raise BadInput("means_init", f"shape {means.shape}", f"finite numbers of shape ({k}, {d})")
-        return jnp.asarray(means)
+        return asarray(means)
 
     def _initial_covariance(self, covariance: Any, d: int) -> Any:
         """Return the covariance object whose inverse is `precisions_init`."""
@@ -161,7 +163,7 @@ class GaussianMixture(MixtureEstimator):
                 found = f"{precisions.min():g} to {precisions.max():g}"
                 raise BadInput("precisions_init", found, "finite numbers > 0")
             inverse = 1 / precisions
-        return eqx.tree_at(lambda c: getattr(c, name), covariance, jnp.asarray(inverse.astype(self.dtype_)))
+        return eqx.tree_at(lambda c: getattr(c, name), covariance, asarray(inverse.astype(self.dtype_)))
 
     # -- attributes ----------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class GaussianMixture(MixtureEstimator):
         return factor @ np.swapaxes(factor, -1, -2)
 
 
-@eqx.filter_jit
+@jit
 def _initialise_components(components: Any, means: Any, rows: Any, weight: Any, key: Any) -> Gaussians:
     """Return the start by `init_params`; with given means, the covariances of the rows nearest to each."""
     start = components.initialise(key, rows, weight)

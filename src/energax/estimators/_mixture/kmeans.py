@@ -5,20 +5,22 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self
 
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import _num_samples
 
 from ..._util import sizes
+from ..._util.arrays import asarray
 from ...energies import Centroids
 from ...energies._emissions.centroids import hartigan_wong
 from ...errors import BadInput, check_number
 from ...infer._exact import components
 from ...learn import EM
+from ...missing import value_of
 from .._base import EnergyEstimator
 from .._common.sklearn_errors import ConvergenceWarning, translate_sklearn_errors
 from .._common.table import check_no_empty_column, mask_missing
+from .padding import padded_components, padded_energy
 
 _STARTS = {"k-means++": "k-means++", "random": "random_from_data"}
 _DECAY = 0.7  # the exponent with which partial_fit replaces old statistics
@@ -114,6 +116,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
                     stacklevel=3,
                 )
             options = {"weights": weight, "validated": True, "epochs": self.max_iter, "tolerance": True}
+            options["components"] = padded_components(self.n_clusters, data, self.learner)
             learner = self._em(X, keep_statistics=True)
             self._learn(energy, data, learner, n_init=n_init, initialise=initialise, **options)
             for _ in range(_REPAIRS):
@@ -150,7 +153,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
             learner = self._em(X, decay=_DECAY)
             if not first:
                 learner = self._continue(learner)
-            options = {"weights": weight, "validated": True, "epochs": 1}
+            before = None if first else getattr(self, "fit_", None)
+            components = padded_components(self.n_clusters, data, self.learner, before)
+            options = {"weights": weight, "validated": True, "epochs": 1, "components": components}
             self._learn(energy, data, learner, initialise=initialise, **options)
             self._set_labels(data, weight)
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
@@ -185,14 +190,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
             if init not in _STARTS:
                 raise BadInput("init", repr(init), "'k-means++', 'random', an array or a function")
             n_init = (10 if init == "random" else 1) if self.n_init == "auto" else self.n_init
-            return Centroids(jnp.zeros(shape, self.dtype_), _STARTS[init]), True, n_init
+            return Centroids(np.zeros(shape, self.dtype_), _STARTS[init]), True, n_init
         if callable(init):
             init = init(X, self.n_clusters, random_state=self._generator())
         with translate_sklearn_errors("init", f"finite numbers of shape {shape}"):
             centers = np.asarray(init, self.dtype_)
         if centers.shape != shape or not np.isfinite(centers).all():
             raise BadInput("init", f"shape {centers.shape}", f"finite numbers of shape {shape}")
-        return Centroids(jnp.asarray(centers)), False, 1
+        return Centroids(asarray(centers)), False, 1
 
     def _em(self, X: np.ndarray, **options: Any) -> Any:
         """Return hard or soft EM, or the argument `learner`."""
@@ -210,7 +215,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
             temperature=temperature,
             criterion="parameters",
             chunk=sizes.KMEANS_ROWS.value,
-            tol=jnp.asarray(tol, self.dtype_),
+            tol=asarray(tol, self.dtype_),
             **options,
         )
 
@@ -218,7 +223,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
 
     def _set_labels(self, data: Any, weight: Any) -> np.ndarray:
         """Set `labels_` and `inertia_`; return the squared distance of every row to its nearest centre."""
-        self.labels_, distances = components.nearest(self.energy_, data)
+        energy = padded_energy(self, value_of(data["x"]))
+        self.labels_, distances = components.nearest(energy, data)
         self.inertia_ = _total(distances, weight)
         return distances
 
@@ -232,7 +238,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
             return None
         centers = self.cluster_centers_.copy()
         centers[empty] = np.where(np.isnan(X[rows]), centers[self.labels_[rows]], X[rows])
-        return Centroids(jnp.asarray(centers))
+        return Centroids(asarray(centers))
 
     def _warn_of_empty_clusters(self) -> None:
         """Warn of empty clusters; with a temperature, centres may coincide."""
@@ -253,7 +259,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         """Improve the best of several fits by moving single rows between clusters."""
         ones = np.ones(len(X), X.dtype) if weight is None else weight
         before = self.energy_, self.inertia_
-        self.energy_ = Centroids(jnp.asarray(hartigan_wong(X, ones, self.cluster_centers_, self.labels_)))
+        self.energy_ = Centroids(asarray(hartigan_wong(X, ones, self.cluster_centers_, self.labels_)))
         self._set_labels(data, weight)
         if self.inertia_ > before[1]:
             self.energy_ = before[0]
@@ -262,9 +268,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
     # -- clusters of rows --------------------------------------------------------------------
 
     def _query(self, function: Any, X: np.ndarray, *arguments: Any) -> Any:
-        """Return `function(model, data, *arguments)` of a validated table."""
+        """Return `function(model, data, *arguments)` of a table, with a column for every padded centre."""
         with self._precision():
-            return function(self.energy_, {"x": mask_missing(X)}, *arguments)
+            return function(padded_energy(self, X), {"x": mask_missing(X)}, *arguments)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the nearest centre of every row, (n_samples,)."""
@@ -277,12 +283,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         """
         X = self._check_new_X(X)
         if self.temperature:
-            return self._query(components.responsibilities, X, np.asarray(self.temperature, self.dtype_))
+            temperature = np.asarray(self.temperature, self.dtype_)
+            return self._query(components.responsibilities, X, temperature)[:, : self.n_clusters]
         return np.eye(self.n_clusters, dtype=self.dtype_)[self._query(components.nearest, X)[0]]
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the distance of every row to every centre, (n_samples, n_clusters)."""
-        return np.sqrt(np.maximum(-self._query(components.log_joint, self._check_new_X(X)), 0))
+        scores = self._query(components.log_joint, self._check_new_X(X))[:, : self.n_clusters]
+        return np.sqrt(np.maximum(-scores, 0))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of the squared distances to the nearest centres."""

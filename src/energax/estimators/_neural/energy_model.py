@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.sizes import IMPUTED_ROWS, map_table, pad_rows, slices
 from ...energies import NeuralEnergy
 from ...estimate import Estimate
 from ...infer import MCMC, Importance, log_partition, posterior
 from ...learn import NoiseContrastive
+from ...programs import jit
 from ...samplers import Langevin
 from .._base import Density
 from .._common.layers import NetworkPlusGaussian, Squeeze, make_network
@@ -137,14 +138,14 @@ class EnergyModel(StandardisingEstimator, Density):
             d, self.hidden_layer_sizes, 1, self.activation, key=self._key(5), after=(Squeeze(),)
         )
         inverse = np.linalg.inv(self.noise_scale_.astype(float))
-        total = NetworkPlusGaussian(network, jnp.asarray(inverse.astype(self.dtype_)))
+        total = NetworkPlusGaussian(network, asarray(inverse.astype(self.dtype_)))
         return NeuralEnergy(total, d, confinement=0.0)
 
     def _noise(self) -> Any:
         """The Gaussian of the standardised data."""
         from numpyro.distributions import MultivariateNormal
 
-        root = jnp.asarray(self.noise_scale_)
+        root = asarray(self.noise_scale_)
         return MultivariateNormal(jnp.zeros(len(root), root.dtype), scale_tril=root)
 
     def _learner(self) -> Any:
@@ -203,6 +204,6 @@ def correlation_cholesky(U: np.ndarray, weight: Any) -> np.ndarray:
     return np.linalg.cholesky(C + 1e-3 * np.eye(d))
 
 
-@eqx.filter_jit
+@jit
 def _energies(energy: NeuralEnergy, U: Any) -> Any:
-    return jax.vmap(lambda u: energy(x=u))(jnp.asarray(U))
+    return jax.vmap(lambda u: energy(x=u))(asarray(U))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.sizes import LISTED_NUMBERS, map_table, pad_rows, pad_size
 from ...energies import RBM
 from ...errors import BadInput
@@ -16,6 +16,7 @@ from ...infer import MCMC
 from ...infer import sample as draw
 from ...learn import ContrastiveDivergence
 from ...missing import is_masked, mask_of
+from ...programs import jit
 from ...samplers import Gibbs
 from .._base import Density, Transformer
 from .._common.table import binarize, check_no_empty_column, mask_missing
@@ -203,22 +204,22 @@ class BernoulliRBM(Transformer, Density):
         return np.asarray(self.energy_.hidden_bias)
 
 
-@eqx.filter_jit
+@jit
 def _hidden_means(energy: RBM, x: Any) -> Any:
-    return jax.vmap(lambda row: energy.conditional("z", x=row).mean)(jnp.asarray(x))
+    return jax.vmap(lambda row: energy.conditional("z", x=row).mean)(asarray(x))
 
 
-@eqx.filter_jit
+@jit
 def _draw_visible(energy: RBM, z: Any, keys: Any) -> Any:
-    return jax.vmap(lambda z, key: energy.conditional("x", z=z).sample(key))(jnp.asarray(z), keys)
+    return jax.vmap(lambda z, key: energy.conditional("x", z=z).sample(key))(asarray(z), keys)
 
 
-@eqx.filter_jit
+@jit
 def _sweep(energy: RBM, rows: Any, key: Any) -> Any:
     return Gibbs().advance(energy, rows, 1, key)["x"]
 
 
-@eqx.filter_jit
+@jit
 def _enumerate_means(energy: RBM, rows: Any) -> tuple[Any, Any]:
     """Return (E[x], E[z]) given observed values, by sums over all z; E[x] is valid for missing ones only."""
     states = energy.spaces["z"].values().astype(energy.bias.dtype)
@@ -228,10 +229,10 @@ def _enumerate_means(energy: RBM, rows: Any) -> tuple[Any, Any]:
         probability = jax.nn.softmax(-jax.vmap(lambda z: energy(x=row, z=z))(states))
         return probability @ visible, probability @ states
 
-    return jax.lax.map(one, jax.tree.map(jnp.asarray, rows["x"]))
+    return jax.lax.map(one, jax.tree.map(asarray, rows["x"]))
 
 
-@eqx.filter_jit
+@jit
 def _gibbs_means(energy: RBM, rows: Any, key: Any) -> tuple[Any, Any]:
     """Return the same as averages of p(x | z) and p(z | x) along a few Gibbs chains per row."""
     sampler, n = Gibbs(), len(rows["x"].observed)

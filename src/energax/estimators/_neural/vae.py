@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.utils import check_array
 
+from ..._util.arrays import asarray
 from ..._util.sizes import map_table, pad_rows
 from ...energies import Bernoulli, Decoder, Gaussian
 from ...errors import BadInput
@@ -18,6 +18,7 @@ from ...fitting import Learner
 from ...infer import Importance
 from ...learn import ELBO, Descent
 from ...nn import Encoder
+from ...programs import jit
 from .._base import Density, Transformer
 from .._common.early_stopping import early_stopping_options
 from .._common.layers import FixedAffine, StandardiseObserved, layer_sizes, make_network
@@ -168,7 +169,7 @@ class VAE(Transformer, StandardisingEstimator, Density):
     def _make_networks(self, U: np.ndarray, weight: Any, binary: bool) -> tuple[Any, Any]:
         """Return the networks of decoder and encoder."""
         d, k = U.shape[1], self.n_components
-        shift, scale = (jnp.asarray(m.astype(self.dtype_)) for m in mean_and_scale(U, weight))
+        shift, scale = (asarray(m.astype(self.dtype_)) for m in mean_and_scale(U, weight))
         if binary:  # a constant scale: rare ones would dominate
             scale = jnp.full_like(scale, 0.5)
         hidden = layer_sizes(self.hidden_layer_sizes)
@@ -276,17 +277,17 @@ class VAE(Transformer, StandardisingEstimator, Density):
         return np.where(missing, self._unstandardise(means)[: len(X)], X).astype(X.dtype)
 
 
-@eqx.filter_jit
+@jit
 def _encode(encoder: Any, x: Any) -> Any:
-    return jax.vmap(lambda row: encoder(x=row).mean)(jax.tree.map(jnp.asarray, x))
+    return jax.vmap(lambda row: encoder(x=row).mean)(jax.tree.map(asarray, x))
 
 
-@eqx.filter_jit
+@jit
 def _decode(energy: Decoder, z: Any) -> Any:
-    return jax.vmap(lambda row: energy.conditional("x", z=row).mean)(jnp.asarray(z))
+    return jax.vmap(lambda row: energy.conditional("x", z=row).mean)(asarray(z))
 
 
-@eqx.filter_jit
+@jit
 def _posterior_means(energy: Decoder, encoder: Any, x: Any, keys: Any) -> Any:
     """Return E[x | observed values] of every row, by importance sampling."""
 
@@ -296,4 +297,4 @@ def _posterior_means(energy: Decoder, encoder: Any, x: Any, keys: Any) -> Any:
         weight = jax.nn.softmax(-jax.vmap(lambda z: energy(x=row, z=z))(z) - q.log_prob(z))
         return weight @ jax.vmap(lambda z: energy.conditional("x", z=z).mean)(z)
 
-    return jax.vmap(row)(jax.tree.map(jnp.asarray, x), keys)
+    return jax.vmap(row)(jax.tree.map(asarray, x), keys)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...energies import Gaussians
 from ...energies._emissions.mixtures import Mixtures, TiedWithin
 from ...energies._emissions.normal_prior import NormalPrior
@@ -117,10 +117,10 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
             flat = (k * m, *shape[2:])
             covariance = as_covariance(COVARIANCES[self.covariance_type], raw.reshape(flat), flat, dtype)
         normals = Gaussians(
-            jnp.asarray(means.reshape(k * m, d).astype(dtype)), covariance, prior=self._prior(d, dtype)
+            asarray(means.reshape(k * m, d).astype(dtype)), covariance, prior=self._prior(d, dtype)
         )
         prior = np.broadcast_to(np.asarray(self.weights_prior, dtype) - 1, (k, m))
-        return Mixtures(normals, jnp.asarray(weights.astype(dtype)), jnp.asarray(prior))
+        return Mixtures(normals, asarray(weights.astype(dtype)), asarray(prior))
 
     def _prior(self, d, dtype):
         """The hyperparameters of hmmlearn as pseudo-counts and pseudo-scatters."""
@@ -144,7 +144,7 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
         flat = lambda a: a.reshape(*lead, *a.shape[1 if tie == "tied" else 2 :])
         mean = np.broadcast_to(np.asarray(self.means_prior, dtype), (k, m, d)).reshape(k * m, d)
         weight = np.broadcast_to(np.asarray(self.means_weight, dtype), (k, m)).reshape(k * m)
-        return NormalPrior(*map(jnp.asarray, (mean, weight, flat(scatter), flat(count))), recentre=False)
+        return NormalPrior(*map(asarray, (mean, weight, flat(scatter), flat(count))), recentre=False)
 
     def _default_emission(self, values):
         k, m, d = self.n_components, self.n_mix, values.shape[1]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...energies import Diagonal, Full, Gaussians, Spherical, Tied
 from ...energies._emissions.categorical import Categoricals
 from ...energies._emissions.normal_prior import NormalPrior
@@ -110,7 +111,7 @@ class CategoricalHMM(HMMEstimator):
         if not (np.isfinite(probs).all() and (probs >= 0).all() and np.allclose(probs.sum(1), 1)):
             raise BadInput("emissionprob_", f"row sums {probs.sum(1)}", "rows of probabilities that sum to 1")
         prior = np.asarray(self.emissionprob_prior, dtype) - 1
-        return Categoricals(jnp.asarray(probs.astype(dtype)), float(prior) if prior.ndim == 0 else prior)
+        return Categoricals(asarray(probs.astype(dtype)), float(prior) if prior.ndim == 0 else prior)
 
     def _default_emission(self, values):
         m = self.n_features
@@ -228,7 +229,13 @@ class GaussianHMM(MeanColumnsMixin, HMMEstimator):
             raw = raw.mean(1)
         shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[self.covariance_type]
         covariance = as_covariance(COVARIANCES[self.covariance_type], raw, shape, dtype)
-        return Gaussians(jnp.asarray(means.astype(dtype)), covariance, prior=self._prior(d, dtype))
+        return Gaussians(asarray(means.astype(dtype)), covariance, prior=self._prior(d, dtype))
+
+    def _padded_states(self, chain, data):
+        prior = chain.emission.prior
+        # Other priors have numbers for every state.
+        plain = all(np.ndim(a) == 0 for a in jax.tree.leaves(prior)) and not np.any(prior.weight)
+        return super()._padded_states(chain, data) if plain else None
 
     def _prior(self, d, dtype):
         scatter, weight = np.asarray(self.covars_prior, dtype), np.asarray(self.covars_weight, dtype)
@@ -239,7 +246,7 @@ class GaussianHMM(MeanColumnsMixin, HMMEstimator):
         if self.covariance_type == "spherical":
             scatter, count = (d * scatter if scatter.ndim < 2 else scatter.sum(1)), d * count
         arrays = (self.means_prior, self.means_weight, scatter, count)
-        return NormalPrior(*(jnp.asarray(np.asarray(a, dtype)) for a in arrays))
+        return NormalPrior(*(asarray(np.asarray(a, dtype)) for a in arrays))
 
     def _default_emission(self, values):
         k, d = self.n_components, values.shape[1]
@@ -325,9 +332,9 @@ class PoissonHMM(MeanColumnsMixin, HMMEstimator):
         if rates.ndim != 2 or len(rates) != self.n_components:
             raise BadInput("lambdas_", f"shape {rates.shape}", f"({self.n_components}, features)")
         rates = np.maximum(rates, np.finfo(dtype).tiny) if (rates >= 0).all() else rates
-        number = lambda a: float(a) if np.ndim(a) == 0 else jnp.asarray(np.asarray(a, dtype))
+        number = lambda a: float(a) if np.ndim(a) == 0 else asarray(np.asarray(a, dtype))
         prior = number(self.lambdas_prior), number(self.lambdas_weight)
-        return Poissons(jnp.asarray(rates.astype(dtype)), *prior)
+        return Poissons(asarray(rates.astype(dtype)), *prior)
 
     def _default_emission(self, values):
         return {"lambdas_": np.ones((self.n_components, values.shape[1]))}
@@ -358,4 +365,4 @@ def as_covariance(kind: Any, raw: np.ndarray, shape: tuple[int, ...], dtype: Any
         valid = (np.isfinite(raw) & (raw > 0)).all()
     if not valid:
         raise BadInput("covars_", "invalid values", "variances > 0, or symmetric positive definite matrices")
-    return kind(jnp.asarray(raw.astype(dtype)), 0.0, **options)
+    return kind(asarray(raw.astype(dtype)), 0.0, **options)

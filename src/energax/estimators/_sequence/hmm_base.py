@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..._util import sizes
+from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ...algorithms.chains import markov
 from ...energies._sequence.hmm import HiddenChain
 from ...errors import BadInput, check_whole_number
 from ...infer._sequence import hmm_queries as queries
 from ...learn import EM
-from ...missing import Masked, is_masked
+from ...missing import Masked, is_masked, value_of
 from .._base import EnergyEstimator, NotFitted
 from .._common.sequences import Sequences, fill_nan, join_sequences, pad_for_fit
 from .results import ConvergenceMonitor, HMMForecast
@@ -167,11 +167,11 @@ class HMMEstimator(EnergyEstimator):
         for i, row in enumerate(transition):
             markov.check_probabilities(row, f"transmat_[{i}]")
         # A Dirichlet(α) prior adds α − 1 pseudo-counts.
-        pseudo_counts = lambda a: a - 1.0 if np.ndim(a) == 0 else jnp.asarray(np.asarray(a, dtype) - 1)
+        pseudo_counts = lambda a: a - 1.0 if np.ndim(a) == 0 else asarray(np.asarray(a, dtype) - 1)
         with self._precision():
             return HiddenChain(
-                jnp.asarray(initial.astype(dtype)),
-                jnp.asarray(transition.astype(dtype)),
+                asarray(initial.astype(dtype)),
+                asarray(transition.astype(dtype)),
                 self._make_emission(dtype),
                 prior=pseudo_counts(self.transmat_prior),
                 initial_prior=pseudo_counts(self.startprob_prior),
@@ -202,7 +202,7 @@ class HMMEstimator(EnergyEstimator):
             result = self._learn(
                 chain,
                 data,
-                EM(tol=jnp.asarray(self.tol / n, self.dtype_), chunk=chunk),
+                EM(tol=asarray(self.tol / n, self.dtype_), chunk=chunk),
                 weights=weights,
                 tolerance=bool(self.tol >= 0 and self.n_iter > 1),
                 pad=False,
@@ -210,12 +210,20 @@ class HMMEstimator(EnergyEstimator):
                 n_init=self.n_init if initialise else 1,
                 initialise=initialise,
                 freeze=frozen or None,
+                components=self._padded_states(chain, data),
             )
         log_likelihoods = [-float(v) * n for v in result.history["objective"]]
         self.monitor_ = ConvergenceMonitor(
             float(self.tol), int(self.n_iter), log_likelihoods, bool(result.converged)
         )
         return self
+
+    def _padded_states(self, chain: HiddenChain, data: Any) -> int | None:
+        """The number of states to learn with; None to learn with those of the chain."""
+        if not hasattr(chain.emission, "take"):
+            return None
+        n, steps = np.shape(value_of(data["x"]))[:2]
+        return sizes.component_size(self.n_components, n * steps * self.n_components)
 
     def _divergence_hint(self, result: Any) -> str:
         if result.n_epochs <= 1:
@@ -252,7 +260,9 @@ class HMMEstimator(EnergyEstimator):
         sequences, values = self._validate_input(X, lengths)
         n, (n_rows, steps) = len(sequences.lengths), sequences.padded_size
         chain, ends = self._chain(), None
-        if sequences.is_ragged or (n_rows, steps) != (n, sequences.lengths[0]):
+        # Short sequences are always masked, so that those of full length need no program of their own.
+        short = n_rows * steps <= sizes.SHORT_STEPS
+        if short or sequences.is_ragged or (n_rows, steps) != (n, sequences.lengths[0]):
             ends = np.append(sequences.lengths, np.full(n_rows - n, sequences.lengths[0])).astype(np.int32)
         filled, observed = fill_nan(values)
         x: Any = sequences.pad(filled, n_rows, steps)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.stats import norm
 
+from ..._util.arrays import asarray
 from ..._util.keys import numpy_generator
 from ..._util.sizes import pad_size
 from ...energies._sequence.initial import linear_start
@@ -187,7 +187,7 @@ class LinearGaussianChain(EnergyEstimator):
             start = self._make_energy(linear_start(sequences.split(), self._n_states(), given, rng))
             self.energy_, self.converged_, self.n_iter_ = start, True, 0
             if learned:
-                default = EM(tol=jnp.asarray(self.tol, self.dtype_))
+                default = EM(tol=asarray(self.tol, self.dtype_))
                 self._learn(
                     start,
                     {start.observed_name: self._pad(sequences)},

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple, Self
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from ..._util.arrays import asarray
 from ..._util.sizes import map_table
 from ...energy import Energy
 from ...errors import BadInput, check_number
 from ...fitting import Fit, Learner
 from ...learn import CrossEntropy, Margin, Objective, Perceptron
+from ...programs import jit
 from .._base import EnergyEstimator
 from .._common.class_weight import check_not_balanced, class_weights
 from .._common.sklearn_errors import translate_sklearn_errors
@@ -264,7 +264,7 @@ class Classifier(ClassifierMixin, EnergyEstimator):
         if self.loss not in _LOSSES:
             raise BadInput("loss", repr(self.loss), f"an objective, or one of {', '.join(_LOSSES)}")
         # An array, so that another penalty needs no compilation.
-        return _LOSSES[self.loss](l2=jnp.asarray(float(self.alpha)) if self.alpha else 0.0)
+        return _LOSSES[self.loss](l2=asarray(np.float64(self.alpha)) if self.alpha else 0.0)
 
     def _descent_options(self):
         return {"tol": self.tol}
@@ -277,6 +277,6 @@ def _are_strings(labels: Any) -> bool:
     )
 
 
-@eqx.filter_jit
+@jit
 def _score_rows(energy: Any, X: Any) -> Any:
-    return jax.vmap(energy.scores)(jnp.asarray(X))
+    return jax.vmap(energy.scores)(asarray(X))

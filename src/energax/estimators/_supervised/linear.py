@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ..._util.arrays import asarray
 from ...energies import Linear
 from ...errors import BadInput
 from ...learn import CrossEntropy, Descent
@@ -85,7 +85,7 @@ class LinearClassifier(Classifier):
     def _start(self, X, weight):
         k, d = len(self.classes_), X.shape[1]
         self._has_intercept = bool(self.fit_intercept)
-        return Linear(jnp.zeros((k, d)), jnp.zeros(k))
+        return Linear(asarray(np.zeros((k, d), self.dtype_)), asarray(np.zeros(k, self.dtype_)))
 
     def _problem(self, X, weight):
         if self.learner is not None or not self._uses_lbfgs:
@@ -105,7 +105,7 @@ class LinearClassifier(Classifier):
         weight = centred.weight
         bias = np.asarray(centred.bias, np.float64) - np.asarray(weight, np.float64) @ centre
         with jax.enable_x64(weight.dtype == np.float64):
-            energy = Linear(weight, jnp.asarray(bias.astype(weight.dtype)))
+            energy = Linear(weight, asarray(bias.astype(weight.dtype)))
         return dataclasses.replace(result, energy=energy)
 
     def _learner(self, partial: bool = False):

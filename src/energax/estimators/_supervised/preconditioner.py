@@ -6,10 +6,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ..._util.arrays import asarray
 from ..._util.sizes import HOST_PRODUCT_NUMBERS, slices
 from ...energies import Linear
 
@@ -70,7 +70,7 @@ def precondition(
         np.fill_diagonal(shape, 1 + _LEAST_CURVATURE)
         root = np.linalg.cholesky(shape)
         units, inverse = scale[:, None] * root, np.linalg.inv(root) / scale
-    moved = Preconditioned(optimizer, jnp.asarray(units.astype(dtype)), jnp.asarray(inverse.astype(dtype)))
+    moved = Preconditioned(optimizer, asarray(units.astype(dtype)), asarray(inverse.astype(dtype)))
     return optax.GradientTransformationExtraArgs(moved.init, moved.update)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ...distributions import draw_rest, marginals, mode, probabilities
 from ...errors import Unsuitable
 from ...estimate import Estimate
@@ -204,8 +204,8 @@ def _draw_row(row, key, energy, name, partially_observed):
         observed = row[variable]
         others = {**{k: v for k, v in row.items() if k != variable}, **drawn}
         distribution = energy.conditional(variable, **others)
-        value = jnp.asarray(observed.value)
-        drawn[variable] = draw_rest(distribution, value, second, jnp.asarray(observed.observed))
+        value = asarray(observed.value)
+        drawn[variable] = draw_rest(distribution, value, second, asarray(observed.observed))
     return drawn
 
 
@@ -214,7 +214,7 @@ def _draw_row(row, key, energy, name, partially_observed):
 
 def _impute(rows, energy):
     """Return the partially observed variables, completed; `energy.impute` bounds its own memory."""
-    completed = energy.impute(jax.tree.map(jnp.asarray, rows))
+    completed = energy.impute(jax.tree.map(asarray, rows))
     return {k: completed[k] for k, v in rows.items() if is_masked(v)}
 
 
@@ -245,7 +245,7 @@ def _no_conditional_reason(query: Query) -> str | None:
         energy.knows("conditional", query.names) and query.supports(f"conditional of {name}", conditional)
     ):
         return f"needs p({name} | {', '.join(query.given)}), which {type(energy).__name__} does not have"
-    impute = lambda row: _impute(jax.tree.map(lambda a: jnp.asarray(a)[None], row), energy)
+    impute = lambda row: _impute(jax.tree.map(lambda a: asarray(a)[None], row), energy)
     if partially_observed and not query.supports("impute", impute):
         return f"does not impute the missing coordinates of {partially_observed} in closed form"
     return None

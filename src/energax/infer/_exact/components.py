@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.sizes import map_table
+from ...programs import jit_to_numpy
 from .._query import Query
 
 
@@ -49,6 +49,12 @@ def impute(energy: Any, rows: dict[str, Any]) -> dict[str, np.ndarray]:
     return _map_rows(_impute, energy, rows)
 
 
+def draw(energy: Any, n: int, seed: int, purpose: int) -> dict[str, np.ndarray]:
+    """Return n examples of the energy by name, as `sample` with the key of a seed and a purpose."""
+    with jax.default_matmul_precision("highest"):
+        return _draw(energy, n, np.uint32(seed), np.uint32(purpose))
+
+
 def _map_rows(function: Callable[..., Any], energy: Any, rows: dict[str, Any], *arguments: Any) -> Any:
     # By default accelerators round the factors of float32 products to fewer bits.
     with jax.default_matmul_precision("highest"):
@@ -58,22 +64,22 @@ def _map_rows(function: Callable[..., Any], energy: Any, rows: dict[str, Any], *
 # -- compiled functions of a chunk of rows -------------------------------------------------------
 
 
-@eqx.filter_jit
+@jit_to_numpy
 def _log_joint(energy, rows):
     return energy.log_posterior(_to_jax(rows))
 
 
-@eqx.filter_jit
+@jit_to_numpy
 def _log_evidence(energy, rows):
     return jax.nn.logsumexp(energy.log_posterior(_to_jax(rows)), axis=1)
 
 
-@eqx.filter_jit
+@jit_to_numpy
 def _responsibilities(energy, rows, temperature):
     return jax.nn.softmax(energy.log_posterior(_to_jax(rows)) / temperature, axis=1)
 
 
-@eqx.filter_jit
+@jit_to_numpy
 def _nearest(energy, rows):
     rows = _to_jax(rows)
     component = energy.nearest(**rows)
@@ -81,10 +87,16 @@ def _nearest(energy, rows):
     return component, jax.vmap(lambda row, z: energy(**row, z=z))(rows, component)
 
 
-@eqx.filter_jit
+@jit_to_numpy
+def _draw(energy, n, seed, purpose):
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), purpose), n)
+    return jax.vmap(energy.draw)(keys)
+
+
+@jit_to_numpy
 def _impute(energy, rows):
     return energy.impute(_to_jax(rows))
 
 
 def _to_jax(rows: dict[str, Any]) -> dict[str, Any]:
-    return jax.tree.map(jnp.asarray, rows)
+    return jax.tree.map(asarray, rows)

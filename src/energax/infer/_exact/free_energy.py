@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
-
 from ... import finite
 from ..._util import sizes
 from ...energy import free_energy, log_partition_cost
 from ...finite import describe_infinite_sum, log_sum_exp
 from ...missing import value_of
+from ...programs import jit
 from .._query import Query
 from .unknowns import Unknowns, find_unknowns
 
 
-@eqx.filter_jit
+@jit
 def compiled_log_partition(energy: Any) -> Any:
     """Return `energy.log_partition()`, compiled."""
     return energy.log_partition()

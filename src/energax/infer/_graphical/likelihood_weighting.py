@@ -6,9 +6,9 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arrays import asarray
 from ..._util.labelled import Labelled
 from ...algorithms.factors.weights import (
     effective_sample_size,
@@ -20,6 +20,7 @@ from ...energy import checked_energy
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...missing import is_masked
+from ...programs import jit
 from ...samplers import Draws
 from .._method import Cost, Method
 from .._posterior import Posterior
@@ -78,7 +79,7 @@ class LikelihoodWeighting(Method):
         """Draws of the hidden variables and their log weights, for every row."""
         rows = []
         for i, sub in enumerate(jax.random.split(key, query.n)):
-            row = {k: jnp.asarray(v[i]) for k, v in query.given.items() if not is_masked(v)}
+            row = {k: asarray(v[i]) for k, v in query.given.items() if not is_masked(v)}
             rows.append(jax.tree.map(np.asarray, _weighted_draws(query.energy, row, sub, self.n_draws)))
         return rows
 
@@ -99,7 +100,7 @@ class LikelihoodWeighting(Method):
         return _log_evidence(self.draw_rows(query, key), self.label)
 
 
-@eqx.filter_jit
+@jit
 def _weighted_draws(energy: Any, row: dict[str, Any], key: Any, n: int) -> tuple[dict[str, Any], Any]:
     def one(key):
         values, log_weight = energy.ancestral_draw(key, row)
@@ -166,7 +167,7 @@ class WeightedPosterior(Posterior):
         resampled = []
         keys = jax.random.split(key, self._query.n)
         for (draws, log_weights), sub in zip(self.weighted_draws(), keys, strict=True):
-            index = np.asarray(jax.random.categorical(sub, jnp.asarray(log_weights), shape=(n,)))
+            index = np.asarray(jax.random.categorical(sub, asarray(log_weights), shape=(n,)))
             resampled.append({k: v[index] for k, v in draws.items()})
         values = {k: np.stack([r[k] for r in resampled], axis=1)[None] for k in self.spaces}
         values = values if self._query.batched else {k: v[:, :, 0] for k, v in values.items()}

@@ -13,6 +13,7 @@ from ...algorithms.factors.gibbs import anneal_tables
 from ...energy import Energy, checked_energy
 from ...errors import BadInput, check_whole_number
 from ...estimate import Estimate
+from ...programs import jit
 from ...samplers import Gibbs, Sampler, knows_conditional
 from .._graphical.approximate import TableApproximation
 from .._method import Cost
@@ -118,7 +119,7 @@ class AnnealedImportance(TableApproximation):
         return Estimate(difference.value, difference.stderr, "estimate", self.label, difference.shared)
 
 
-@eqx.filter_jit
+@jit
 def _log_weights(energy: Energy, sampler: Sampler, n_chains: int, n_steps: int, key: Any) -> Any:
     """Return −Σ_t (β_{t+1} − β_t) e(state_t) of every chain, where state_t is drawn at β_t: (n_chains,)."""
     start_key, key = jax.random.split(key)

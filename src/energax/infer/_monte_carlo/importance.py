@@ -13,6 +13,7 @@ import numpy as np
 
 from ... import finite
 from ..._util import sizes
+from ..._util.arrays import asarray
 from ...energy import supports_call
 from ...errors import BadInput, ConvergenceWarning, check_whole_number
 from ...estimate import Estimate
@@ -194,7 +195,7 @@ def log_mean(log_weights: Any) -> tuple[Any, Any, Any]:
     ess = jnp.exp(2 * log_sum - log_squares)
     # The variance relative to w̄² is Σ(w − w̄)² / ((k − 1) k w̄²); a single draw has no spread.
     variance = jnp.maximum(1 / ess - 1 / k, 0) * k / (k - 1) if k > 1 else jnp.full_like(log_sum, jnp.inf)
-    return log_sum - jnp.log(jnp.asarray(k, log_sum.dtype)), jnp.sqrt(variance), ess
+    return log_sum - jnp.log(asarray(k, log_sum.dtype)), jnp.sqrt(variance), ess
 
 
 def _log_mean_of_draws(function: Any, key: Any, k: int) -> tuple[Any, Any, Any]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from ..._util.arrays import asarray
 from ...distributions import is_discrete
 from ...energy import Energy, free_energy
 from ...errors import BadInput
@@ -111,7 +112,7 @@ def _newton(target, start, n_steps=30):
         x, value = jnp.where(better, proposed, x), jnp.where(better, new, value)
         return x, value, jnp.clip(jnp.where(better, damping / 4, damping * 8), 1e-6, 1e6)
 
-    damping = jnp.asarray(1e-2, start.dtype)
+    damping = asarray(1e-2, start.dtype)
     return jax.lax.fori_loop(0, n_steps, step, (start, target(start), damping))[0]
 
 
@@ -127,14 +128,14 @@ def fit_pilot(energy: Energy, real: tuple[str, ...], key: Any) -> Student:
     eigenvalues, vectors = np.linalg.eigh(covariance)
     # A little wider than the draws: weights are bounded only if the tails of the proposal are wide enough.
     spread = 1.2 * np.sqrt(np.maximum(eigenvalues, 1e-12))
-    return Student(*(jnp.asarray(a, jnp.zeros(()).dtype) for a in (flat.mean(0), vectors * spread, spread)))
+    return Student(*(asarray(a, jnp.zeros(()).dtype) for a in (flat.mean(0), vectors * spread, spread)))
 
 
 def student_log_weight(key: Any, target: Callable[[Any], Any], student: Student) -> Any:
     """Return −target(u) − log q(u) of one draw u from a Student t with 5 degrees of freedom."""
     mean, factor, spread = student
     d = mean.shape[0]
-    half = jnp.asarray(_DEGREES / 2, mean.dtype)
+    half = asarray(_DEGREES / 2, mean.dtype)
     # χ² with integer degrees is a sum of squared normals: faster to draw and to compile than a gamma variate.
     normals = jax.random.normal(key, (d + _DEGREES,), mean.dtype)
     white = normals[:d] * jnp.sqrt(_DEGREES / jnp.sum(normals[d:] ** 2))

@@ -12,6 +12,7 @@ import jax
 
 from ..._util.linalg import gram
 from ...algorithms.chains import kalman
+from ...programs import jit_to_numpy
 
 
 def _observed(rows: Any, model: Any) -> dict[str, Any]:
@@ -58,9 +59,9 @@ def simulate(model: Any, steps: int, key: Any) -> tuple[Any, Any]:
 
 
 # Compiled, for the models of estimators, which hold only arrays; `Kalman` maps rows in chunks.
-compiled_filter_states = jax.jit(filter_states)
-compiled_smooth = jax.jit(smooth)
-compiled_smooth_and_complete = jax.jit(smooth_and_complete)
-compiled_log_evidence = jax.jit(log_evidence)
-compiled_forecast = jax.jit(forecast, static_argnames="steps")
-compiled_simulate = jax.jit(simulate, static_argnames="steps")
+compiled_filter_states = jit_to_numpy(filter_states)
+compiled_smooth = jit_to_numpy(smooth)
+compiled_smooth_and_complete = jit_to_numpy(smooth_and_complete)
+compiled_log_evidence = jit_to_numpy(log_evidence)
+compiled_forecast = jit_to_numpy(forecast)
+compiled_simulate = jit_to_numpy(simulate)

@@ -1,0 +1,7 @@
+"""Programs: functions that are traced once, then interpreted with NumPy or compiled by XLA."""
+
+from ._cache import clear
+from ._engine import engine, interpreted, run_on_one_engine, use_engine
+from ._jit import jit, jit_to_numpy
+
+__all__ = ["clear", "engine", "interpreted", "jit", "jit_to_numpy", "run_on_one_engine", "use_engine"]

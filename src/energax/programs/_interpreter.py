@@ -1,0 +1,291 @@
+"""The interpreter: a jaxpr as a list of NumPy calls.
+
+`lower` translates each equation once into a Python function with its parameters bound. A step costs about two
+microseconds besides NumPy's own time. Nothing is compiled, and no memory maps are held. Results equal those
+of XLA up to rounding; random bits are equal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import threadpoolctl
+from jax.extend import core
+
+from . import _elementwise, _indexing, _linear_algebra, _randomness, _shapes
+from ._cost import LARGE_PRODUCT, Meter, interpretation
+from ._rule import Rule, Unsupported
+
+RULES: dict[str, Rule] = {
+    **_elementwise.RULES,
+    **_shapes.RULES,
+    **_indexing.RULES,
+    **_linear_algebra.RULES,
+    **_randomness.RULES,
+}
+
+#: Primitives that call a jaxpr, and the parameter that holds it. Its equations join those of the caller.
+CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}
+#: Other primitives that are replaced by the equations of a jaxpr.
+EXPANDED = ("custom_linear_solve", "random_gamma")
+
+
+class Step(NamedTuple):
+    """One equation: the slots `outputs` get `function` of the slots `inputs`."""
+
+    function: Callable[..., Any]
+    several: bool  # whether the function returns a sequence of arrays
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    dtypes: tuple[np.dtype, ...]
+    seconds: float
+
+
+def lower(jaxpr: core.ClosedJaxpr, meter: Meter) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """Return a function that evaluates the jaxpr with NumPy. Raise `Unsupported` if a primitive has no rule.
+
+    Random keys are arrays of uint64 inside (`_randomness.pack`). A run adds its estimated time to the meter,
+    which raises `TooLong` past its limit.
+
+    >>> import jax.numpy as jnp
+    >>> jaxpr = jax.make_jaxpr(lambda x: jnp.cumsum(x) ** 2)(np.arange(3.0, dtype=np.float32))
+    >>> lower(jaxpr, Meter())([np.arange(3.0, dtype=np.float32)])
+    [array([0., 1., 9.], dtype=float32)]
+    """
+    block = Block(jaxpr, 0, meter)
+    prepared = block.prepare([])
+    threads = _one_thread if meter.has_large_product else contextlib.nullcontext
+
+    def evaluate(arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with np.errstate(all="ignore"), threads():
+            return block.run(prepared, list(arguments))
+
+    return evaluate
+
+
+def _one_thread() -> Any:
+    """A context in which NumPy's products use one thread.
+
+    Products of interpreted programs are too small for two: OpenBLAS waits for its threads in a loop. Where
+    other processes ran, that took 20 times as long as the product itself.
+    """
+    return _blas().limit(limits=1)
+
+
+@functools.cache
+def _blas() -> Any:
+    return threadpoolctl.ThreadpoolController().select(user_api="blas")
+
+
+class Block:
+    """A jaxpr as steps. Its first `n_fixed` arguments stay the same while it runs many times, as in a loop.
+
+    `prepare(fixed)` computes what depends on these alone, `run(prepared, others)` the rest.
+    """
+
+    def __init__(self, jaxpr: Any, n_fixed: int, meter: Meter) -> None:
+        self._meter = meter
+        self._template: list[Any] = []  # one value per slot; None where it is computed
+        inner, constants = _open(jaxpr)
+        slots = {v: self._add_slot(c) for v, c in zip(inner.constvars, constants, strict=True)}
+        first = len(self._template)
+        slots |= {v: self._add_slot(None) for v in inner.invars}
+        self._fixed = slice(first, first + n_fixed)
+        self._others = slice(first + n_fixed, len(self._template))
+        steps: list[Step] = []
+        self._translate(inner.eqns, slots, steps)
+        self._results = [self._slot(v, slots) for v in inner.outvars]
+        self._before, self._steps = self._split(steps)
+        self._seconds = sum(step.seconds for step in self._steps)
+
+    def prepare(self, fixed: list[Any]) -> list[Any]:
+        values = self._template.copy()
+        values[self._fixed] = fixed
+        self._meter.add(sum(step.seconds for step in self._before))
+        with np.errstate(all="ignore"):
+            _execute(self._before, values)
+        return values
+
+    def run(self, prepared: list[Any], others: list[Any]) -> list[Any]:
+        values = prepared.copy()
+        values[self._others] = others
+        self._meter.add(self._seconds)
+        _execute(self._steps, values)
+        return [values[i] for i in self._results]
+
+    def _add_slot(self, value: Any) -> int:
+        self._template.append(value)
+        return len(self._template) - 1
+
+    def _slot(self, variable: Any, slots: dict[Any, int]) -> int:
+        if isinstance(variable, core.Literal):
+            return self._add_slot(np.asarray(variable.val, _dtype(variable.aval)))
+        return slots[variable]
+
+    def _translate(self, equations: Sequence[Any], slots: dict[Any, int], steps: list[Step]) -> None:
+        for equation in equations:
+            name, parameters = equation.primitive.name, equation.params
+            inputs = tuple(self._slot(v, slots) for v in equation.invars)
+            if name in CALLS or name in EXPANDED:
+                called, inputs = _called(equation, inputs)
+                inner, constants = _open(called)
+                inside = dict(zip(inner.invars, inputs, strict=True))
+                inside |= {v: self._add_slot(c) for v, c in zip(inner.constvars, constants, strict=True)}
+                self._translate(inner.eqns, inside, steps)
+                outputs = tuple(self._slot(v, inside) for v in inner.outvars)
+                slots.update(zip(equation.outvars, outputs, strict=True))
+                continue
+            avals = [v.aval for v in equation.outvars]
+            if name in CONTROL:
+                function, several = CONTROL[name](parameters, self._meter), True
+            elif name in RULES:
+                function = RULES[name](parameters, avals, [v.aval for v in equation.invars])
+                several = equation.primitive.multiple_results
+            else:
+                raise Unsupported(name)
+            outputs = tuple(self._add_slot(None) for _ in avals)
+            slots.update(zip(equation.outvars, outputs, strict=True))
+            dtypes = tuple(map(_dtype, avals))
+            seconds = interpretation(equation)
+            self._meter.has_large_product |= name == "dot_general" and seconds > LARGE_PRODUCT
+            steps.append(Step(function, several, inputs, outputs, dtypes, seconds))
+
+    def _split(self, steps: list[Step]) -> tuple[list[Step], list[Step]]:
+        """(steps that depend on constants and fixed arguments alone, the others); without unused ones."""
+        needed = set(self._results)
+        used = []
+        for step in reversed(steps):
+            if not needed.isdisjoint(step.outputs):
+                needed.update(step.inputs)
+                used.append(step)
+        changing = set(range(self._others.start, self._others.stop))
+        before, after = [], []
+        for step in reversed(used):
+            if changing.isdisjoint(step.inputs):
+                before.append(step)
+            else:
+                changing.update(step.outputs)
+                after.append(step)
+        return before, after
+
+
+def _execute(steps: list[Step], values: list[Any]) -> None:
+    for function, several, inputs, outputs, dtypes, _ in steps:
+        found = function(*[values[i] for i in inputs])
+        if several:
+            for place, dtype, value in zip(outputs, dtypes, found, strict=True):
+                values[place] = value if value.dtype == dtype else value.astype(dtype)
+        else:
+            dtype = dtypes[0]
+            values[outputs[0]] = found if found.dtype == dtype else found.astype(dtype)
+
+
+def _called(equation: Any, inputs: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
+    """(the jaxpr that an equation stands for, the slots of its arguments)."""
+    name, parameters = equation.primitive.name, equation.params
+    if name == "custom_linear_solve":
+        lengths = parameters["const_lengths"]
+        first = lengths.matvec + lengths.vecmat
+        constants, b = inputs[first : first + lengths.solve], inputs[sum(lengths) :]
+        return parameters["jaxprs"].solve, constants + b
+    if name == "random_gamma":  # a function of JAX, which draws for all rows at once
+        function = functools.partial(equation.primitive.impl, use_vmap=True, **parameters)
+        return jax.make_jaxpr(function)(*[v.aval for v in equation.invars]), inputs
+    return parameters[CALLS[name]], inputs
+
+
+def _open(jaxpr: Any) -> tuple[core.Jaxpr, list[Any]]:
+    """(the jaxpr, its constants as NumPy arrays)."""
+    if isinstance(jaxpr, core.ClosedJaxpr):
+        return jaxpr.jaxpr, [np.asarray(_randomness.pack(c)) for c in jaxpr.consts]
+    return jaxpr, []
+
+
+def _dtype(aval: Any) -> np.dtype:
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        return _randomness.PACKED
+    dtype = np.dtype(aval.dtype)
+    if dtype.kind not in "biuf" and dtype != jax.numpy.bfloat16:
+        raise Unsupported(f"numbers of type {dtype}")
+    return dtype
+
+
+# -- loops and branches ------------------------------------------------------------------------------------
+
+
+def _while(parameters: dict[str, Any], meter: Meter) -> Callable[..., Any]:
+    n_condition, n_body = parameters["cond_nconsts"], parameters["body_nconsts"]
+    condition = Block(parameters["cond_jaxpr"], n_condition, meter)
+    body = Block(parameters["body_jaxpr"], n_body, meter)
+
+    def run(*arguments: Any) -> list[Any]:
+        of_condition = condition.prepare(list(arguments[:n_condition]))
+        of_body = body.prepare(list(arguments[n_condition : n_condition + n_body]))
+        carry = list(arguments[n_condition + n_body :])
+        while np.any(running := condition.run(of_condition, carry)[0]):
+            new = body.run(of_body, carry)
+            # Under `vmap` each row has its own condition, and rows that are done keep their values.
+            carry = new if running.all() else [_where(running, a, b) for a, b in zip(new, carry, strict=True)]
+        return carry
+
+    return run
+
+
+def _where(running: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    return np.where(running.reshape(running.shape + (1,) * (new.ndim - running.ndim)), new, old)
+
+
+def _scan(parameters: dict[str, Any], meter: Meter) -> Callable[..., Any]:
+    length, n_constants, n_carry = parameters["length"], parameters["num_consts"], parameters["num_carry"]
+    body = Block(parameters["jaxpr"], n_constants, meter)
+    avals = parameters["jaxpr"].out_avals[n_carry:]
+    steps = range(length - 1, -1, -1) if parameters["reverse"] else range(length)
+
+    def run(*arguments: Any) -> list[Any]:
+        prepared = body.prepare(list(arguments[:n_constants]))
+        carry = list(arguments[n_constants : n_constants + n_carry])
+        rows = arguments[n_constants + n_carry :]
+        stacked = [np.empty((length, *aval.shape), _dtype(aval)) for aval in avals]
+        for i in steps:
+            found = body.run(prepared, carry + [row[i] for row in rows])
+            carry = found[:n_carry]
+            for out, value in zip(stacked, found[n_carry:], strict=True):
+                out[i] = value
+        return carry + stacked
+
+    return run
+
+
+def _cond(parameters: dict[str, Any], meter: Meter) -> Callable[..., Any]:
+    branches = [Block(branch, 0, meter) for branch in parameters["branches"]]
+    prepared: dict[int, list[Any]] = {}
+
+    def run(index: Any, *arguments: Any) -> list[Any]:
+        i = min(max(int(index), 0), len(branches) - 1)
+        if i not in prepared:
+            prepared[i] = branches[i].prepare([])
+        return branches[i].run(prepared[i], list(arguments))
+
+    return run
+
+
+CONTROL: dict[str, Callable[[dict[str, Any], Meter], Callable[..., Any]]] = {
+    "while": _while,
+    "scan": _scan,
+    "cond": _cond,
+}

@@ -1,0 +1,211 @@
+"""`jit`: a function as programs, one for every structure of its arguments.
+
+A program is first interpreted with NumPy (`_interpreter`): that starts at once and leaves nothing behind.
+When its calls have taken about as long as compiling it would, or one call half as long, XLA compiles it. All
+programs are in one cache of limited size (`_cache`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+
+from . import _cache, _randomness
+from ._cost import Meter, TooLong, compilation
+from ._engine import attempt, engine, trace_for_numpy
+from ._interpreter import Unsupported, lower
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DISABLE_JIT = "jax_disable_jit"
+#: Settings of JAX that change a trace.
+_SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_threefry_partitionable",
+    "jax_debug_nans",
+)
+
+
+#: The part of its time to compile that a program may be interpreted for in one call or fit.
+_LONGEST = 0.5
+#: Seconds of a call that matter for the choice of an engine for a whole fit.
+_LONG = 5e-3
+
+with jax.core.eval_context():
+    _NO_TRACE = get_opaque_trace_state()
+
+
+class Jit(Generic[P, R]):
+    """A function whose calls run as programs."""
+
+    def __init__(self, function: Callable[P, R], to_numpy: bool = False) -> None:
+        self.function, self.to_numpy = function, to_numpy
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        if getattr(jax.config, _DISABLE_JIT) or get_opaque_trace_state() != _NO_TRACE:
+            return self.function(*args, **kwargs)
+        dynamic = [eqx.is_array(leaf) for leaf in leaves]
+        arrays = [leaf for leaf, is_array in zip(leaves, dynamic, strict=True) if is_array]
+        key = (self, structure, tuple(map(_describe, leaves, dynamic)), _settings())
+        program = _cache.find(key)
+        if program is None:
+            program = Program(self.function, structure, leaves, dynamic)
+            _cache.insert(key, program)
+        return program(arrays, self.to_numpy)
+
+
+def jit(function: Callable[P, R]) -> Jit[P, R]:
+    """Decorate a function of trees: arrays are traced, everything else is constant and must be hashable.
+
+    As `equinox.filter_jit`, with two differences: small work is interpreted with NumPy, and old programs are
+    freed. Inside another transformation the function is called as it is.
+
+    >>> import jax.numpy as jnp
+    >>> @jit
+    ... def scale(x, power):
+    ...     return {"x": 2 * x**power, "power": power}
+    >>> scale(jnp.arange(3.0), 2)
+    {'power': 2, 'x': Array([0., 2., 8.], dtype=float32)}
+    """
+    return Jit(function)
+
+
+def jit_to_numpy(function: Callable[P, R]) -> Jit[P, R]:
+    """`jit` for functions whose results leave JAX: arrays in them are NumPy's, and keys are not allowed."""
+    return Jit(function, to_numpy=True)
+
+
+def _describe(leaf: Any, is_array: bool) -> Any:
+    """What a trace depends on: shape and type of an array, the value of anything else."""
+    if not is_array:
+        return type(leaf), leaf
+    return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
+
+
+def _settings() -> tuple[Any, ...]:
+    return tuple(getattr(jax.config, name) for name in _SETTINGS)
+
+
+class Program:
+    """A traced function for one structure of arguments."""
+
+    def __init__(
+        self, function: Callable[..., Any], structure: Any, leaves: Sequence[Any], dynamic: Sequence[bool]
+    ) -> None:
+        constants = [None if is_array else leaf for leaf, is_array in zip(leaves, dynamic, strict=True)]
+        # Structure, constants and which leaves are arrays, known after tracing. `flat` must not refer to the
+        # program: in a cycle it would keep its memory maps until the next garbage collection.
+        self._results = results = list[Any]()
+
+        def flat(*arrays: Any) -> list[Any]:
+            found = iter(arrays)
+            filled = [next(found) if is_array else c for c, is_array in zip(constants, dynamic, strict=True)]
+            args, kwargs = jax.tree.unflatten(structure, filled)
+            out, structure_of_results = jax.tree.flatten(function(*args, **kwargs))
+            which = [eqx.is_array(leaf) for leaf in out]
+            fixed = [None if is_array else leaf for leaf, is_array in zip(out, which, strict=True)]
+            results[:] = structure_of_results, fixed, which
+            return [leaf for leaf, is_array in zip(out, which, strict=True) if is_array]
+
+        flat.__name__ = flat.__qualname__ = getattr(function, "__name__", "program")
+        self._flat = flat
+        self._jitted = jax.jit(flat)
+        self._evaluate: Callable[..., Any] | None = None
+        self._avals: Any = None
+        self._supported = True
+        self._meter = Meter()  # of one call, or of all calls of an attempt
+        self._used, self._calls = 0.0, 0  # in all calls
+        self._most = math.inf  # seconds in all calls
+        self.maps = 0  # memory maps that the compiled program holds
+
+    def __call__(self, arrays: Sequence[Any], to_numpy: bool) -> Any:
+        found: Any = self._interpret(arrays)
+        if found is None:
+            found = self._run_compiled(arrays)
+            found = map(np.asarray, found) if to_numpy else found
+        elif not to_numpy:
+            found = _to_jax(found, self._avals)
+        structure, constants, which = self._results
+        out = iter(found)
+        leaves = [next(out) if is_array else c for c, is_array in zip(constants, which, strict=True)]
+        return jax.tree.unflatten(structure, leaves)
+
+    def _interpret(self, arrays: Sequence[Any]) -> list[Any] | None:
+        """The results by NumPy, or None if the program must be compiled.
+
+        Raise `TooLong` in an attempt to interpret a whole fit, unless the program takes little time.
+        """
+        name, others = engine(), attempt()
+        if name == "xla" or not self._supported or not all(map(_is_local, arrays)):
+            return None
+        if name == "auto" and (self.maps or self._used >= self._most):
+            if others is not None and self._used >= _LONG * self._calls:
+                raise TooLong
+            return None
+        before = 0.0 if others is None else others.get(self, 0.0)
+        try:
+            if self._evaluate is None:
+                self._prepare(arrays)
+            self._meter.used = before
+            self._meter.limit = _LONGEST * self._most if name == "auto" else math.inf
+            found = self._evaluate([np.asarray(_randomness.pack(a)) for a in arrays])
+        except Unsupported:
+            self._supported = False
+            return None
+        except TooLong:
+            self._used = math.inf
+            if others is not None:
+                raise
+            return None
+        if others is not None:
+            others[self] = self._meter.used
+        self._used += self._meter.used - before
+        self._calls += 1
+        return _detach(found, arrays)
+
+    def _prepare(self, arrays: Sequence[Any]) -> None:
+        flat = self._flat
+        # A function of its own: JAX would take the trace for XLA from its cache, and the other way round.
+        with trace_for_numpy():
+            jaxpr = jax.make_jaxpr(lambda *arrays: flat(*arrays))(*arrays)
+        self._avals, self._most = jaxpr.out_avals, compilation(jaxpr)
+        self._evaluate = lower(jaxpr, self._meter)
+
+    def _run_compiled(self, arrays: Sequence[Any]) -> list[Any]:
+        if self.maps:
+            return self._jitted(*arrays)
+        before = _cache.memory_maps()
+        found = self._jitted(*arrays)
+        self.maps = max(1, _cache.memory_maps() - before)
+        _cache.trim()
+        return found
+
+
+def _is_local(array: Any) -> bool:
+    """Whether all numbers of an array are on one device."""
+    return not isinstance(array, jax.Array) or len(array.sharding.device_set) == 1
+
+
+def _detach(results: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """Copy the results that are views of NumPy arguments, because their owner may write to these later."""
+    own = [a for a in arguments if isinstance(a, np.ndarray)]
+    return [np.array(a) if any(np.may_share_memory(a, b) for b in own) else a for a in results]
+
+
+def _to_jax(arrays: Sequence[np.ndarray], avals: Sequence[Any]) -> list[Any]:
+    is_key = [jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key) for aval in avals]
+    plain = iter(jax.device_put([a for a, key in zip(arrays, is_key, strict=True) if not key]))
+    return [_randomness.unpack(a) if key else next(plain) for a, key in zip(arrays, is_key, strict=True)]
