@@ -221,7 +221,7 @@ def _run(loop: Loop, who: str, cache: str | None = None) -> Run:
     """Do the work in a fresh process."""
     code = f"{_HEAD}{loop.setup}began = time.perf_counter()\n{textwrap.dedent(loop.work)}{_TAIL}"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION_CACHE")}
-    environment |= {"ENERGAX_CACHE": cache or "off", "JAX_PLATFORMS": "cpu"}
+    environment |= {"ENERGAX_CACHE": cache or "off", "ENERGAX_ENGINE": "auto", "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(
         [sys.executable, "-c", code, who], capture_output=True, text=True, check=False, env=environment
     )
@@ -306,7 +306,7 @@ def _small_cases() -> list[Case]:
     def inertia(a: Any, b: Any) -> str:
         return f"inertia {a.inertia_:.6g} and {b.inertia_:.6g} with the last seed"
 
-    options: dict[str, Any] = {"target": _SLOWEST, "repeats": 11, "rest": 0.05}
+    options: dict[str, Any] = {"target": _SLOWEST, "repeats": 11, "rest": 0.05, "engine": "auto"}
     many: dict[str, Any] = {**options, "repeats": 25, "units": 20}
     return [
         Case("small: sample(100) of a mixture of iris", *mixtures(20, lambda m: m.sample(100)), **many),

@@ -17,7 +17,8 @@ class Case:
     results after the timing, since only equal quality compares. With `theirs=None` or `in_seconds`, `target`
     is in seconds. `reported`: the functions measure themselves, each time in a fresh process, and return what
     `float` makes seconds of; infinity is a failure. `rest` is a pause before every call: the threads of
-    OpenBLAS spin for about 30 ms after their last product.
+    OpenBLAS spin for about 30 ms after their last product. `engine`: "xla" measures compiled work, which
+    "auto" would interpret in the first calls.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Case:
     reported: bool = False
     in_seconds: bool = False
     rest: float = 0.0
+    engine: str = "xla"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +60,16 @@ class Timing:
 def _seconds(case: Case, function: Callable[[], Any]) -> tuple[float, Any]:
     import jax
 
+    from energax.programs import use_engine
+
     time.sleep(case.rest)
     if case.reported:
         result = function()
         return float(result), result
 
     began = time.perf_counter()
-    result = function()
+    with use_engine(case.engine):
+        result = function()
     jax.block_until_ready([leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, jax.Array)])
     return time.perf_counter() - began, result
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import pathlib
 
@@ -16,6 +18,8 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+from energax import programs  # noqa: E402
+
 hypothesis.settings.register_profile(
     "energax", deadline=None, max_examples=15, derandomize=True, print_blob=True
 )
@@ -24,21 +28,30 @@ hypothesis.settings.load_profile("energax")
 
 #: Tests that run long enough to be compiled with all optimizations. The others run once, on little data.
 RUNS_LONG = ("tests/statistical", "tests/evaluate", "tests/test_examples.py")
-_MOST_MAPS = 25_000
+#: Memory maps and bytes of a worker above which it drops its programs.
+_MOST_MAPS, _MOST_BYTES = 25_000, 2e9
+_PROCESS = pathlib.Path("/proc/self")
 
 
 @pytest.fixture(autouse=True)
 def compile_options(request: pytest.FixtureRequest):
     """Turn optimizations off where compiling is most of the work, and drop programs when there are many.
 
-    Every compiled program holds some of the 65 530 memory maps that Linux allows a process; XLA crashes
-    when there are none left.
+    The engine of a program depends on its calls in this test alone, not on those in others before it.
     """
     jax.config.update("jax_disable_most_optimizations", not request.node.nodeid.startswith(RUNS_LONG))
+    programs.forget_calls()
     yield
-    maps = pathlib.Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > _MOST_MAPS:
+    if not _PROCESS.exists():
+        return
+    pages = int((_PROCESS / "statm").read_text().split()[1])
+    maps = (_PROCESS / "maps").read_bytes().count(b"\n")
+    if maps > _MOST_MAPS or pages * os.sysconf("SC_PAGE_SIZE") > _MOST_BYTES:
+        programs.clear()
         jax.clear_caches()
+        gc.collect()
+        if hasattr(ctypes.CDLL(None), "malloc_trim"):  # glibc keeps freed memory otherwise
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

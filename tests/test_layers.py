@@ -130,3 +130,15 @@ def test_a_lazy_relative_import_is_found(tmp_path, monkeypatch):
         "def f():\n    from ..estimators import KMeans\n    import energax.cli\n    from . import _x\n"
     )
     assert imported_packages(bad) == [("estimators", 2), ("cli", 3), ("learn", 4)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_only_the_bounded_cache_holds_compiled_code(path):
+    if package_of(path) == "programs":
+        return
+    found = [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("jax.jit", "eqx.filter_jit", "jax.pmap")
+    ]
+    assert not found, f"use energax.programs.jit, whose programs are freed: {found}"

@@ -82,7 +82,10 @@ def test_partial_fit_continues_padded_statistics(monkeypatch):
     equal(a.weights_, b.weights_)
 
 
-@pytest.mark.parametrize(("start", "temperature"), [("k-means++", None), ("random", None), ("k-means++", 0.5)])
+KMEANS = [("k-means++", None), ("random", None), ("k-means++", 0.5)]
+
+
+@pytest.mark.parametrize(("start", "temperature"), KMEANS)
 def test_kmeans(monkeypatch, start, temperature):
     rows = X if temperature is None else INCOMPLETE
     fit = lambda: estimators.KMeans(

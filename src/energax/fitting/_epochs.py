@@ -12,16 +12,20 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._util.sizes import number_of_rows
 from ..batch import Batch
 from ..errors import BadInput
 from ..parameters import all_finite
-from ..programs import jit
+from ..programs import interpreted, jit
 from ._learner import Learner
 
 RUNNING, CONVERGED, STOPPED_EARLY, DIVERGED = range(4)
 PARAMETERS = -1  # the `bad_term` if the loss was finite but a parameter was not
+
+#: The most numbers of data with which the interpreter runs restarts side by side.
+_SIDE_BY_SIDE_NUMBERS = 2**15
 
 _PURPOSES = ("restarts", "start", "epochs", "validation")
 
@@ -76,13 +80,17 @@ class Program(eqx.Module):
 # -- restarts, side by side ------------------------------------------------------------------------------
 
 
-def _vmap_restarts(function: Callable[..., Any], *trees: Any) -> Any:
+def _map_restarts(function: Callable[..., Any], data: Any, *trees: Any) -> Any:
     """Return `function` of every restart, over the leading axis of all arrays.
 
     A single restart runs without vmap, which would compute both sides of every branch: 1.7 times as fast for
-    a diagonal mixture of digits, 1.5 to 2 times for a hidden Markov model.
+    a diagonal mixture of digits, 1.5 to 2 times for a hidden Markov model. The interpreter runs restarts on
+    much data one after another, each until it has converged.
     """
     if number_of_rows(trees) > 1:
+        if interpreted() and sum(a.size for a in jax.tree.leaves(data)) > _SIDE_BY_SIDE_NUMBERS:
+            arrays, static = eqx.partition(trees, eqx.is_array)
+            return jax.lax.map(lambda arrays: function(*eqx.combine(arrays, static)), arrays)
         return eqx.filter_vmap(function)(*trees)
     first = _map_arrays(lambda a: jax.lax.squeeze(a, (0,)), trees)
     return _map_arrays(lambda a: jax.lax.expand_dims(a, (0,)), function(*first))
@@ -92,12 +100,16 @@ def _map_arrays(function: Callable[[Any], Any], tree: Any) -> Any:
     return jax.tree.map(lambda a: function(a) if eqx.is_array(a) else a, tree)
 
 
-@jit
-def take_restart(carries: Carry, i: Any) -> Carry:
-    """Return one of the restarts that ran side by side.
+def take_restart(carries: Carry, i: int) -> Carry:
+    """Return one of the restarts that ran side by side."""
+    if isinstance(carries.code, np.ndarray):
+        return _map_arrays(lambda a: a[i], carries)
+    return _take_restart(carries, np.int32(i))
 
-    Compiled: indexing array by array makes a fit of a small mixture with five restarts 1.7 times as slow.
-    """
+
+@jit
+def _take_restart(carries: Carry, i: Any) -> Carry:
+    """Return one restart. Array by array, five of a small mixture took 1.7 times as long as their fit."""
     take = lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False, allow_negative_indices=False)
     return _map_arrays(take, carries)
 
@@ -259,7 +271,7 @@ def run_epochs(
         _, arrays, history = jax.lax.while_loop(is_running, body, start)
         return arrays, history
 
-    arrays, history = _vmap_restarts(one, arrays, keys)
+    arrays, history = _map_restarts(one, data, arrays, keys)
     return eqx.combine(arrays, static), history
 
 
@@ -289,7 +301,7 @@ def start_restarts(
         state = program.learner.init(start, batch, state_key, program.trainable)
         return Carry.start(start, state, validated=validated, dtype=weight.dtype)
 
-    carries = _vmap_restarts(one, keys)
+    carries = _map_restarts(one, data, keys)
     first = _map_arrays(lambda a: jax.lax.index_in_dim(a, 0, keepdims=False), carries)
     names = program.learner.term_names(first.energy, first.state, batch, keys[0], program.trainable)
     return carries, tuple(names)

@@ -12,9 +12,9 @@ from .._util.keys import as_key
 from ..energy import Energy
 from ..errors import BadInput, check_whole_number
 from ..parameters import Freeze, with_energy_precision
-from ..programs import engine, run_on_one_engine, use_engine
+from ..programs import MOST_NUMBERS, engine, run_on_one_engine, use_engine
 from ._arrays import fit_arrays
-from ._batching import is_stream
+from ._batching import ValidatedRows, is_stream
 from ._learner import Learner
 from ._result import Fit
 from ._run import Run
@@ -93,7 +93,7 @@ def fit(
     with jax.default_matmul_precision(precision) if precision else contextlib.nullcontext():
         if not is_stream(data):
             fit_all = lambda: fit_arrays(run, data, weights, epochs=epochs, validation=validation, **options)
-            if not (checkpoint or callbacks or progress or mesh is not None):
+            if not (checkpoint or callbacks or progress or mesh is not None or _is_large(data)):
                 return run_on_one_engine(fit_all)
             # These fits take long, and must not run twice.
             with use_engine("xla" if engine() == "auto" else engine()):
@@ -101,6 +101,12 @@ def fit(
         _check_stream_options(weights=weights, **options)
         with use_engine("xla" if engine() == "auto" else engine()):
             return fit_stream(run, data, epochs or 1, validation)
+
+
+def _is_large(data: Any) -> bool:
+    """Return whether the data have more numbers than an array of an interpreted program may have."""
+    rows = data.data if isinstance(data, ValidatedRows) else data
+    return sum(getattr(leaf, "size", 0) for leaf in jax.tree.leaves(rows)) > MOST_NUMBERS
 
 
 def _check_counts(**counts: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 
 from ..energy import Energy
@@ -71,7 +73,7 @@ def best_fit(
     """
     fits = []
     for i, rows in enumerate(history):
-        carry = _epochs.take_restart(carries, np.int32(i))
+        carry = _epochs.take_restart(carries, i)
         fits.append(_single_fit(program, carry, rows, validated, stopped, seconds))
     if len(fits) == 1:
         return fits[0]
@@ -84,6 +86,7 @@ def _single_fit(
 ) -> Fit:
     use_best = validated and np.isfinite(carry.best_validation)
     energy, state = carry.best if use_best else (carry.energy, carry.state)
+    state = _to_jax(state)
     n_epochs = int(carry.epoch)
     columns = history[:n_epochs]
     record = {"objective": sum_terms(columns)}
@@ -93,7 +96,7 @@ def _single_fit(
         record["validation"] = columns[:, -1]
     status, message = _status(program, carry, stopped)
     return Fit(
-        energy=unwrap_functions(energy),
+        energy=unwrap_functions(_to_jax(energy)),
         partner=unwrap_functions(program.learner.partner(state)),
         history=record,
         status=status,
@@ -103,6 +106,12 @@ def _single_fit(
         n_steps=int(carry.step),
         state=unwrap_functions(state),
     )
+
+
+def _to_jax(tree: Any) -> Any:
+    """Return the tree with its NumPy arrays, those of an interpreted fit, as JAX arrays."""
+    arrays, rest = eqx.partition(tree, lambda leaf: isinstance(leaf, np.ndarray | np.generic))
+    return eqx.combine(jax.device_put(arrays), rest)
 
 
 def sum_terms(columns: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ class Run:
         """Call all callbacks with the first restart; return whether one of them returned True."""
         if not self.callbacks:
             return False
-        carry = _epochs.take_restart(carries, np.int32(0))
+        carry = _epochs.take_restart(carries, 0)
         info = {
             "epoch": int(carry.epoch),
             "step": int(carry.step),

@@ -88,7 +88,7 @@ def fit_stream(run: Run, source: Any, epochs: int, validation: Any) -> Fit:
     program, carries = run.start(program, data, weight, keys, held_out is not None)
     # An iterator cannot be read again: its only epoch begins with the batch that was read above.
     once = itertools.chain([first], iterator) if isinstance(source, Iterator) else None
-    carry = _epochs.take_restart(carries, np.int32(0))
+    carry = _epochs.take_restart(carries, 0)
     return _StreamLoop(run, program, carry, held_out, keys[0]).go(once or batches, epochs)
 
 

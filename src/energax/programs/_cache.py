@@ -55,6 +55,13 @@ def clear() -> None:
         _programs.clear()
 
 
+def forget_calls() -> None:
+    """Choose engines as if no program had been called, except those that are compiled or were too long."""
+    with _lock:
+        for program in _programs.values():
+            program.forget_calls()
+
+
 def memory_maps() -> int:
     """The memory maps of this process; 0 where the system does not tell."""
     try:

@@ -40,7 +40,7 @@ LARGE_PRODUCT = 2e-5
 #: Seconds per matrix that is solved by a call of its own.
 _MATRIX = 1e-5
 #: The largest array of an interpreted program; compiled ones need not hold all their intermediate arrays.
-_MOST_NUMBERS = 2**24
+MOST_NUMBERS = 2**21
 #: Seconds to compile any program, and for each of its equations.
 _COMPILE_ANY = 0.03
 _COMPILE = 3e-3
@@ -57,6 +57,9 @@ class Meter:
         self.used = 0.0
         self.limit = math.inf
         self.has_large_product = False
+        self.prepared: dict[
+            Any, Any
+        ] = {}  # of the loops in a run: the fixed arguments and what depends on them
 
     def add(self, seconds: float) -> None:
         self.used += seconds
@@ -68,7 +71,7 @@ def interpretation(equation: Any) -> float:
     """Estimated seconds of one equation, without those of the jaxprs it calls."""
     name = equation.primitive.name
     numbers = sum(math.prod(v.aval.shape) for v in equation.outvars)
-    if numbers > _MOST_NUMBERS:
+    if numbers > MOST_NUMBERS:
         return math.inf
     seconds = _CALLS.get(name, _CALL) + _NUMBERS.get(name, _NUMBER) * numbers
     if name == "dot_general":
@@ -90,7 +93,7 @@ def n_equations(jaxpr: Any) -> int:
 
     >>> import jax
     >>> n_equations(jax.make_jaxpr(lambda x: jax.lax.fori_loop(0, 5, lambda i, x: x * i, x))(1.0))
-    5
+    4
     """
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     return sum(1 + sum(map(n_equations, _jaxprs(equation))) for equation in inner.eqns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -45,6 +45,18 @@ CALLS = {
 EXPANDED = ("custom_linear_solve", "random_gamma")
 
 
+#: Primitives that return their argument if it has the type of the result.
+UNCHANGED = {
+    "broadcast_in_dim",
+    "convert_element_type",
+    "copy",
+    "expand_dims",
+    "reshape",
+    "squeeze",
+    "stop_gradient",
+}
+
+
 class Step(NamedTuple):
     """One equation: the slots `outputs` get `function` of the slots `inputs`."""
 
@@ -72,8 +84,11 @@ def lower(jaxpr: core.ClosedJaxpr, meter: Meter) -> Callable[[Sequence[np.ndarra
     threads = _one_thread if meter.has_large_product else contextlib.nullcontext
 
     def evaluate(arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with np.errstate(all="ignore"), threads():
-            return block.run(prepared, list(arguments))
+        try:
+            with np.errstate(all="ignore"), threads():
+                return block.run(prepared, list(arguments))
+        finally:
+            meter.prepared.clear()
 
     return evaluate
 
@@ -110,16 +125,29 @@ class Block:
         steps: list[Step] = []
         self._translate(inner.eqns, slots, steps)
         self._results = [self._slot(v, slots) for v in inner.outvars]
-        self._before, self._steps = self._split(steps)
+        constant, self._before, self._steps = self._split(steps)
         self._seconds = sum(step.seconds for step in self._steps)
+        self._run(constant, self._template)
+        self._before_of: dict[frozenset[int], list[Step]] = {}  # steps that depend on some fixed arguments
 
     def prepare(self, fixed: list[Any]) -> list[Any]:
-        values = self._template.copy()
-        values[self._fixed] = fixed
-        self._meter.add(sum(step.seconds for step in self._before))
-        with np.errstate(all="ignore"):
-            _execute(self._before, values)
+        """The values that depend on the fixed arguments; those of unchanged arguments from the last time."""
+        last, values = self._meter.prepared.get(self, ([None] * len(fixed), self._template))
+        first = self._fixed.start
+        changed = frozenset(first + i for i, (a, b) in enumerate(zip(fixed, last, strict=True)) if a is not b)
+        if changed:
+            values = values.copy()
+            values[self._fixed] = fixed
+            if changed not in self._before_of:
+                self._before_of[changed] = _depending(self._before, changed)
+            self._run(self._before_of[changed], values)
+        self._meter.prepared[self] = fixed, values
         return values
+
+    def _run(self, steps: list[Step], values: list[Any]) -> None:
+        self._meter.add(sum(step.seconds for step in steps))
+        with np.errstate(all="ignore"):
+            _execute(steps, values)
 
     def run(self, prepared: list[Any], others: list[Any]) -> list[Any]:
         values = prepared.copy()
@@ -151,6 +179,9 @@ class Block:
                 slots.update(zip(equation.outvars, outputs, strict=True))
                 continue
             avals = [v.aval for v in equation.outvars]
+            if name in UNCHANGED and _is_unchanged(equation):
+                slots[equation.outvars[0]] = inputs[0]
+                continue
             if name in CONTROL:
                 function, several = CONTROL[name](parameters, self._meter), True
             elif name in RULES:
@@ -165,23 +196,31 @@ class Block:
             self._meter.has_large_product |= name == "dot_general" and seconds > LARGE_PRODUCT
             steps.append(Step(function, several, inputs, outputs, dtypes, seconds))
 
-    def _split(self, steps: list[Step]) -> tuple[list[Step], list[Step]]:
-        """(steps that depend on constants and fixed arguments alone, the others); without unused ones."""
+    def _split(self, steps: list[Step]) -> tuple[list[Step], list[Step], list[Step]]:
+        """(steps that depend on constants, those on fixed arguments too, others); without unused ones."""
         needed = set(self._results)
         used = []
         for step in reversed(steps):
             if not needed.isdisjoint(step.outputs):
                 needed.update(step.inputs)
                 used.append(step)
-        changing = set(range(self._others.start, self._others.stop))
-        before, after = [], []
-        for step in reversed(used):
-            if changing.isdisjoint(step.inputs):
-                before.append(step)
-            else:
-                changing.update(step.outputs)
-                after.append(step)
-        return before, after
+        used.reverse()
+        after = _depending(used, range(self._others.start, self._others.stop))
+        before = _depending(used, range(self._fixed.start, self._fixed.stop))
+        later = set(map(id, after))
+        before = [step for step in before if id(step) not in later]
+        later |= set(map(id, before))
+        return [step for step in used if id(step) not in later], before, after
+
+
+def _depending(steps: list[Step], slots: Iterable[int]) -> list[Step]:
+    """The steps that depend on these slots."""
+    changing, found = set(slots), []
+    for step in steps:
+        if not changing.isdisjoint(step.inputs):
+            changing.update(step.outputs)
+            found.append(step)
+    return found
 
 
 def _execute(steps: list[Step], values: list[Any]) -> None:
@@ -214,6 +253,12 @@ def _open(jaxpr: Any) -> tuple[core.Jaxpr, list[Any]]:
     if isinstance(jaxpr, core.ClosedJaxpr):
         return jaxpr.jaxpr, [np.asarray(_randomness.pack(c)) for c in jaxpr.consts]
     return jaxpr, []
+
+
+def _is_unchanged(equation: Any) -> bool:
+    before, after = equation.invars[0].aval, equation.outvars[0].aval
+    turned = equation.params.get("dimensions") if equation.primitive.name == "reshape" else None
+    return turned is None and (before.shape, before.dtype) == (after.shape, after.dtype)
 
 
 def _dtype(aval: Any) -> np.dtype:

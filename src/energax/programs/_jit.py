@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -39,6 +39,8 @@ _SETTINGS = (
 
 #: The part of its time to compile that a program may be interpreted for in one call or fit.
 _LONGEST = 0.5
+#: The most structures of arguments for which a function remembers what takes too long.
+_MOST_KINDS = 256
 #: Seconds of a call that matter for the choice of an engine for a whole fit.
 _LONG = 5e-3
 
@@ -51,6 +53,7 @@ class Jit(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], to_numpy: bool = False) -> None:
         self.function, self.to_numpy = function, to_numpy
+        self._too_long: dict[Any, int] = {}  # the least numbers, by structure and constants of the arguments
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -62,9 +65,16 @@ class Jit(Generic[P, R]):
         key = (self, structure, tuple(map(_describe, leaves, dynamic)), _settings())
         program = _cache.find(key)
         if program is None:
-            program = Program(self.function, structure, leaves, dynamic)
+            memory = self._remember(leaves, dynamic, structure)
+            program = Program(self.function, structure, leaves, dynamic, memory)
             _cache.insert(key, program)
         return program(arrays, self.to_numpy)
+
+    def _remember(self, leaves: Sequence[Any], dynamic: Sequence[bool], structure: Any) -> Memory:
+        """What programs of the same structure and constants have taught about the time to interpret one."""
+        constants = tuple(_describe(leaf, False) for leaf, d in zip(leaves, dynamic, strict=True) if not d)
+        numbers = sum(leaf.size for leaf, d in zip(leaves, dynamic, strict=True) if d)
+        return Memory(self._too_long, (structure, constants), numbers)
 
 
 def jit(function: Callable[P, R]) -> Jit[P, R]:
@@ -99,11 +109,32 @@ def _settings() -> tuple[Any, ...]:
     return tuple(getattr(jax.config, name) for name in _SETTINGS)
 
 
+class Memory(NamedTuple):
+    """Which programs take too long to interpret: those with as many numbers as one that did, or more."""
+
+    least: dict[Any, int]
+    kind: Any
+    numbers: int
+
+    def is_too_long(self) -> bool:
+        return self.numbers >= self.least.get(self.kind, math.inf)
+
+    def add(self) -> None:
+        if len(self.least) >= _MOST_KINDS:
+            self.least.clear()
+        self.least[self.kind] = min(self.numbers, self.least.get(self.kind, self.numbers))
+
+
 class Program:
     """A traced function for one structure of arguments."""
 
     def __init__(
-        self, function: Callable[..., Any], structure: Any, leaves: Sequence[Any], dynamic: Sequence[bool]
+        self,
+        function: Callable[..., Any],
+        structure: Any,
+        leaves: Sequence[Any],
+        dynamic: Sequence[bool],
+        memory: Memory,
     ) -> None:
         constants = [None if is_array else leaf for leaf, is_array in zip(leaves, dynamic, strict=True)]
         # Structure, constants and which leaves are arrays, known after tracing. `flat` must not refer to the
@@ -127,7 +158,8 @@ class Program:
         self._avals: Any = None
         self._supported = True
         self._meter = Meter()  # of one call, or of all calls of an attempt
-        self._used, self._calls = 0.0, 0  # in all calls
+        self._memory = memory
+        self._used, self._calls = math.inf if memory.is_too_long() else 0.0, 0  # in all calls
         self._most = math.inf  # seconds in all calls
         self.maps = 0  # memory maps that the compiled program holds
 
@@ -136,12 +168,20 @@ class Program:
         if found is None:
             found = self._run_compiled(arrays)
             found = map(np.asarray, found) if to_numpy else found
-        elif not to_numpy:
-            found = _to_jax(found, self._avals)
+        elif attempt() is not None:
+            # Between the programs of a fit arrays stay NumPy's: 85 conversions took a third of a small fit.
+            found = _unpack_keys(found, self._avals)
+        else:
+            found = _detach(found, arrays)
+            found = found if to_numpy else _to_jax(found, self._avals)
         structure, constants, which = self._results
         out = iter(found)
         leaves = [next(out) if is_array else c for c, is_array in zip(constants, which, strict=True)]
         return jax.tree.unflatten(structure, leaves)
+
+    def forget_calls(self) -> None:
+        if self._used < math.inf:
+            self._used, self._calls = 0.0, 0
 
     def _interpret(self, arrays: Sequence[Any]) -> list[Any] | None:
         """The results by NumPy, or None if the program must be compiled.
@@ -167,6 +207,7 @@ class Program:
             return None
         except TooLong:
             self._used = math.inf
+            self._memory.add()
             if others is not None:
                 raise
             return None
@@ -174,7 +215,7 @@ class Program:
             others[self] = self._meter.used
         self._used += self._meter.used - before
         self._calls += 1
-        return _detach(found, arrays)
+        return found
 
     def _prepare(self, arrays: Sequence[Any]) -> None:
         flat = self._flat
@@ -205,7 +246,10 @@ def _detach(results: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
     return [np.array(a) if any(np.may_share_memory(a, b) for b in own) else a for a in results]
 
 
+def _unpack_keys(arrays: Sequence[np.ndarray], avals: Sequence[Any]) -> list[Any]:
+    is_key = lambda aval: jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)
+    return [_randomness.unpack(a) if is_key(v) else a for a, v in zip(arrays, avals, strict=True)]
+
+
 def _to_jax(arrays: Sequence[np.ndarray], avals: Sequence[Any]) -> list[Any]:
-    is_key = [jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key) for aval in avals]
-    plain = iter(jax.device_put([a for a, key in zip(arrays, is_key, strict=True) if not key]))
-    return [_randomness.unpack(a) if key else next(plain) for a, key in zip(arrays, is_key, strict=True)]
+    return jax.device_put(_unpack_keys(arrays, avals))

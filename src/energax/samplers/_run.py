@@ -45,6 +45,7 @@ def run_chains(
 
     >>> from energax.energies import RBM
     >>> from energax.samplers import Gibbs
+    >>> import jax.numpy as jnp
     >>> rbm = RBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2))
     >>> run_chains(Gibbs(), rbm, 100, key=jax.random.key(0), warmup=10)["x"].shape
     (100, 3)

@@ -27,6 +27,7 @@ class Exact(Method):
     log p(x) = −F(x) − log Z by its `free_energy` and `log_partition`, p(z | x) by its `conditional`, and the
     minimum by its `argmin` or the mode of its `conditional`.
 
+    >>> import jax.numpy as jnp
     >>> from energax.energies import RBM
     >>> from energax.infer import posterior
     >>> rbm = RBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2))
