@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("energax")
 #: Tests that run long enough to be compiled with all optimizations. The others run once, on little data.
 RUNS_LONG = ("tests/statistical", "tests/evaluate", "tests/test_examples.py")
 #: Memory maps and bytes of a worker above which it drops its programs.
-_MOST_MAPS, _MOST_BYTES = 25_000, 2e9
+_MOST_MAPS, _MOST_BYTES = 25_000, 1.5e9
 _PROCESS = pathlib.Path("/proc/self")
 
 
@@ -132,6 +132,12 @@ COMPILES_MUCH = (
     "tests/test_examples.py",
     "tests/test_tempering.py",
 )
+
+
+def pytest_collection_finish() -> None:
+    """Leave the objects of all imports out of garbage collections, which take long otherwise."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
