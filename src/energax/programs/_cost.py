@@ -28,11 +28,10 @@ _NUMBERS = {
     "erf_inv": 2e-8,
     "sort": 5e-8,
     "scatter-add": 3e-8,
-    "scatter_add": 3e-8,
     "gather": 5e-9,
 }
 #: Seconds per equation, for those that are many calls of NumPy.
-_CALLS = {"gather": 4e-5, "scatter-add": 6e-5, "scatter_add": 6e-5, "scatter": 6e-5, "random_bits": 1e-4}
+_CALLS = {"gather": 4e-5, "scatter-add": 6e-5, "scatter": 6e-5, "random_bits": 1e-4}
 #: Seconds per product of two numbers.
 _PRODUCT = 2e-10
 #: Seconds of a product that OpenBLAS gives to several threads.

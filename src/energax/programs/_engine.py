@@ -1,4 +1,4 @@
-"""Which engine runs programs: NumPy, XLA, or NumPy first and XLA for longer work."""
+"""The engine that runs programs: NumPy, XLA, or NumPy first and XLA for longer work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ _engine: contextvars.ContextVar[str | None] = contextvars.ContextVar("engine", d
 
 def engine() -> str:
     """The engine of calls here: "auto", "numpy" or "xla"."""
-    return _engine.get() or os.environ.get("ENERGAX_ENGINE", "auto").lower()
+    chosen = _engine.get()
+    return chosen or _check(os.environ.get("ENERGAX_ENGINE", "auto").lower(), "ENERGAX_ENGINE")
+
+
+def _check(name: str, argument: str) -> str:
+    if name not in ENGINES:
+        raise BadInput(argument, repr(name), f"one of {', '.join(ENGINES)}")
+    return name
 
 
 # -- all programs of a call on one engine ------------------------------------------------------------------
@@ -89,9 +96,7 @@ def use_engine(name: str) -> Iterator[None]:
     ...     engine()
     'xla'
     """
-    if name not in ENGINES:
-        raise BadInput("engine", repr(name), f"one of {', '.join(ENGINES)}")
-    token = _engine.set(name)
+    token = _engine.set(_check(name, "engine"))
     try:
         yield
     finally:

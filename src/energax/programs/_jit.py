@@ -71,7 +71,7 @@ class Jit(Generic[P, R]):
         return program(arrays, self.to_numpy)
 
     def _remember(self, leaves: Sequence[Any], dynamic: Sequence[bool], structure: Any) -> Memory:
-        """What programs of the same structure and constants have taught about the time to interpret one."""
+        """Return the record of programs of this structure and these constants that took too long."""
         constants = tuple(_describe(leaf, False) for leaf, d in zip(leaves, dynamic, strict=True) if not d)
         numbers = sum(leaf.size for leaf, d in zip(leaves, dynamic, strict=True) if d)
         return Memory(self._too_long, (structure, constants), numbers)
@@ -99,7 +99,7 @@ def jit_to_numpy(function: Callable[P, R]) -> Jit[P, R]:
 
 
 def _describe(leaf: Any, is_array: bool) -> Any:
-    """What a trace depends on: shape and type of an array, the value of anything else."""
+    """Return the shape and type of an array, and anything else itself: a trace depends on these."""
     if not is_array:
         return type(leaf), leaf
     return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
@@ -110,7 +110,7 @@ def _settings() -> tuple[Any, ...]:
 
 
 class Memory(NamedTuple):
-    """Which programs take too long to interpret: those with as many numbers as one that did, or more."""
+    """A record of programs that took too long to interpret. Those with as many numbers or more will too."""
 
     least: dict[Any, int]
     kind: Any
@@ -180,6 +180,7 @@ class Program:
         return jax.tree.unflatten(structure, leaves)
 
     def forget_calls(self) -> None:
+        """Forget the time of earlier calls, unless one was too long."""
         if self._used < math.inf:
             self._used, self._calls = 0.0, 0
 

@@ -1,4 +1,4 @@
-"""What rules share: their type, the error of a missing one, and questions about number types.
+"""The common part of all rules: their type, the error of a missing one, and questions about number types.
 
 A rule takes the parameters of an equation, its output avals and its input avals, and returns a function of
 arrays. All that depends on shapes is computed in the rule, because its function is called many times.

@@ -211,4 +211,5 @@ def test_a_second_call_compiles_nothing(monkeypatch):
     same = JunctionTree.build((2, 3, 2), [(0, 1), (1, 2)])
     with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("energax.algorithms.junction.tree.upward", None)  # tracing again would fail
-        same.marginals(tables, brute.hard_evidence((2, 3, 2), {0: 1}))
+        _, variables = same.marginals(tables, brute.hard_evidence((2, 3, 2), {0: 1}))
+    np.testing.assert_allclose(variables[0], [0, 1])
