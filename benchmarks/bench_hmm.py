@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
@@ -90,7 +91,7 @@ def cases() -> list[Case]:
         *_query_cases(f"{K} Gaussian states", *gaussian[:4], shown),
         *_fit_cases(f"{K} Gaussian states", gaussian, shown, (np.float64,), (ITERATIONS,)),
     ]
-    return found + _dynamax_query_cases(X) + _dynamax_fit_cases(X)
+    return found + _dynamax_cases(X)
 
 
 def _query_cases(
@@ -163,12 +164,20 @@ def _many(X: np.ndarray) -> np.ndarray:
     return np.concatenate([X] * (MANY * SHORT // LONG))
 
 
-def _dynamax_query_cases(X) -> list[Case]:
-    """The same by dynamax, where it is installed, both in float32: its functions in a jit, for comparison."""
-    try:
-        from dynamax.hidden_markov_model import hmm_filter, hmm_posterior_mode
-    except ImportError:
-        return []
+def _dynamax_cases(X) -> list[Case]:
+    """The cases of dynamax, where it is installed."""
+    with warnings.catch_warnings():
+        # dynamax and what it imports warn of deprecated features, and a test makes errors of warnings.
+        warnings.simplefilter("ignore")
+        try:
+            dynamax = importlib.import_module("dynamax.hidden_markov_model")
+        except ImportError:
+            return []
+        return _dynamax_query_cases(dynamax, X) + _dynamax_fit_cases(dynamax, X)
+
+
+def _dynamax_query_cases(dynamax: Any, X) -> list[Case]:
+    """The same by dynamax, both in float32: its functions in a jit, for comparison."""
     import jax
     import jax.numpy as jnp
 
@@ -178,8 +187,8 @@ def _dynamax_query_cases(X) -> list[Case]:
     ours, rows = _set(Ours(K, n_features=SYMBOLS), single), X.astype(np.float32)
     p = {name: jnp.asarray(value) for name, value in single.items()}
     likelihood = jnp.log(p["emissionprob_"]).T[jnp.asarray(X[:, 0])]
-    score = jax.jit(lambda: hmm_filter(p["startprob_"], p["transmat_"], likelihood).marginal_loglik)
-    best = jax.jit(lambda: hmm_posterior_mode(p["startprob_"], p["transmat_"], likelihood))
+    score = jax.jit(lambda: dynamax.hmm_filter(p["startprob_"], p["transmat_"], likelihood).marginal_loglik)
+    best = jax.jit(lambda: dynamax.hmm_posterior_mode(p["startprob_"], p["transmat_"], likelihood))
     told, peer = f"{K} states, one sequence of {LONG:,}, float32", "dynamax, likelihoods given"
     return [
         Case(name, ask, theirs, peer=peer, repeats=25)
@@ -190,18 +199,14 @@ def _dynamax_query_cases(X) -> list[Case]:
     ]
 
 
-def _dynamax_fit_cases(X) -> list[Case]:
-    """Baum-Welch by dynamax, where it is installed: its `fit_em` compiles at every call, unless in a jit."""
-    try:
-        from dynamax.hidden_markov_model import CategoricalHMM
-    except ImportError:
-        return []
+def _dynamax_fit_cases(dynamax: Any, X) -> list[Case]:
+    """Baum-Welch by dynamax: its `fit_em` compiles at every call, unless in a jit."""
     import jax
     import jax.numpy as jnp
 
     from energax.estimators import CategoricalHMM as Ours
 
-    theirs = CategoricalHMM(
+    theirs = dynamax.CategoricalHMM(
         K,
         1,
         SYMBOLS,

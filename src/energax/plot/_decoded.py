@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import BadInput
-from ._style import INK, colours, legend, panel, text_size, write
+from ._style import Theme, colours, legend, panel, text_size, theme_of, write
+from ._times import Times, as_times, dates_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STYLES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+_WIDTHS = (1.1, 1.2, 1.5, 1.2)  # dots look thinner than lines
 _MAX_SYMBOLS = 20  # whole numbers with more distinct values are drawn as a line
 _MAX_WORDS = 30  # longer texts are not written out
 
@@ -26,14 +28,23 @@ def decoded(
     names: Sequence[str] | None = None,
     *,
     symbols: Sequence[str] | None = None,
+    times: Any = None,
+    series: Sequence[str] | str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot observations over time on bands in the colours of their states, and the posterior below.
 
-    `x` holds real values (T,) or (T, d), drawn as lines (NaN leaves a gap), or symbols (T,), words or
-    whole numbers, drawn in rows (a short text is written out); `symbols` are the names of numbered ones.
-    `states` (T,) are numbers or names of states. `probabilities` (T, k), the posterior of each step, are an
-    area chart on axes labelled "posterior" below `ax`. `names` are the names of the states.
+    Args:
+        x: real values (T,) or (T, d), drawn as lines (NaN leaves a gap), or symbols (T,), words or whole
+            numbers, drawn in rows (a short text is written out).
+        states: numbers or names of states, (T,).
+        probabilities: the posterior of each step, (T, k), an area chart on axes labelled "posterior" below.
+        names: the names of the states.
+        symbols: the names of numbered symbols.
+        times: the positions of the steps, increasing numbers or dates, (T,); by default the dates in the
+            index of a pandas `x`, or 0, 1, ….
+        series: the names of the columns of `x`; by default those of a pandas `x`.
+        ax: the axes to draw on; by default those of a new figure.
 
     >>> import matplotlib; matplotlib.use("Agg")
     >>> ax = decoded([5, 0, 3, 5, 5], [0, 0, 0, 1, 1], names=["fair", "loaded"])
@@ -42,34 +53,30 @@ def decoded(
     >>> matplotlib.pyplot.close(ax.figure)
     """
     from matplotlib.patches import Patch
-    from matplotlib.ticker import MaxNLocator
 
     path, names = _path(states, probabilities, names)
     steps, hues = len(path), colours(len(names))
-    observations = _observations(x, steps, symbols)
+    observations = _observations(x, steps, symbols, series)
+    index = dates_of(x) if times is None else times
+    when = Times(np.arange(float(steps))) if index is None else as_times(index, steps)
     posterior = None if probabilities is None else _check_probabilities(probabilities, steps, len(names))
     ax = panel(ax, observations.inches, observations.height + (0.0 if posterior is None else 1.2))
-    lowest = ax if posterior is None else _plot_posterior(ax, posterior, hues)
+    theme, edges = theme_of(ax), when.edges
+    lowest = ax if posterior is None else _plot_posterior(ax, posterior, edges, hues)
+    keys: list[Any] = []
     for k, name in enumerate(names):
-        band = ax.broken_barh(
-            _runs(path == k),
-            (0, 1),
-            transform=ax.get_xaxis_transform(),
-            facecolor=hues[k],
-            alpha=0.28,
-            linewidth=0,
-            zorder=0,
-        )
+        style: dict = {"facecolor": hues[k], "alpha": theme.fill, "linewidth": 0, "zorder": 0}
+        band = ax.broken_barh(_runs(path == k, edges), (0, 1), transform=ax.get_xaxis_transform(), **style)
         band.set_gid(name)
-    observations.draw(ax)
-    ax.set_xlim(-0.5, steps - 0.5)
-    lowest.set_xlabel("step", color=INK)
-    lowest.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend(ax, [Patch(facecolor=hue, alpha=0.6, label=name) for hue, name in zip(hues, names, strict=True)])
+        keys.append(Patch(facecolor=hues[k], alpha=min(1.0, theme.fill + 0.32), label=name))
+    keys += observations.draw(ax, when.positions, theme)
+    ax.set_xlim(edges[0], edges[-1])
+    when.format(lowest, theme.ink)
+    legend(ax, keys)
     return ax
 
 
-def _plot_posterior(ax: Axes, probabilities: np.ndarray, hues: list[str]) -> Axes:
+def _plot_posterior(ax: Axes, probabilities: np.ndarray, edges: np.ndarray, hues: list[str]) -> Axes:
     """Plot the posterior as areas on new axes, which take the lower part of the space of `ax`."""
     spec, label = ax.get_subplotspec(), "posterior"
     if spec is None:
@@ -81,18 +88,19 @@ def _plot_posterior(ax: Axes, probabilities: np.ndarray, hues: list[str]) -> Axe
         ax.set_subplotspec(grid[0])
         below = ax.figure.add_subplot(grid[1], sharex=ax, label=label)
     panel(below, 0, 0)
-    steps = len(probabilities)
-    edges = np.repeat(np.arange(steps + 1) - 0.5, 2)[1:-1]
+    borders = np.repeat(edges, 2)[1:-1]
     tops = np.cumsum(probabilities, 1)
-    floor = np.zeros(steps)
+    floor = np.zeros(len(probabilities))
     for k, hue in enumerate(hues):
         low, high = np.repeat(floor, 2), np.repeat(tops[:, k], 2)
-        area = below.fill_between(edges, low, high, color=hue, alpha=0.75, linewidth=0)
+        area = below.fill_between(borders, low, high, color=hue, alpha=0.75, linewidth=0)
         area.set_gid(f"posterior {k}")
         floor = tops[:, k]
     below.set_ylim(0, 1)
     below.set_yticks([0, 0.5, 1], ["0", "½", "1"])
-    below.set_ylabel("posterior", color=INK)
+    room = below.get_window_extent().height / below.figure.dpi
+    points = float(np.clip(10 * room / text_size("posterior", 10)[0], 6.5, 10))
+    below.set_ylabel("posterior", color=theme_of(below).ink, fontsize=points)
     ax.tick_params(labelbottom=False, bottom=False)
     return below
 
@@ -102,17 +110,25 @@ class _Lines:
     """Real values (T, d) over time."""
 
     values: np.ndarray
+    names: list[str] | None
     height = 2.6
 
     @property
     def inches(self) -> float:
         return min(max(6.5, len(self.values) / 40), 12.0)
 
-    def draw(self, ax: Axes) -> None:
+    def draw(self, ax: Axes, at: np.ndarray, theme: Theme) -> list[Any]:
+        """Draw the series, and return the lines that the legend explains: those of several series."""
         mark = "." if len(self.values) <= 60 else None
-        for i, column in enumerate(self.values.T):
-            ax.plot(column, color=INK, linewidth=1.1, linestyle=_STYLES[i % len(_STYLES)], marker=mark)
-        ax.set_ylabel("x", color=INK)
+        several = self.values.shape[1] > 1
+        labels = self.names or [f"series {i}" if several else "x" for i in range(self.values.shape[1])]
+        lines = []
+        for i, (column, label) in enumerate(zip(self.values.T, labels, strict=True)):
+            style: dict = {"linestyle": _STYLES[i % len(_STYLES)], "linewidth": _WIDTHS[i % len(_WIDTHS)]}
+            lines += ax.plot(at, column, color=theme.ink, marker=mark, label=label, **style)
+        if not several:
+            ax.set_ylabel(labels[0], color=theme.ink)
+        return lines if several else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +146,12 @@ class _Rows:
     def height(self) -> float:
         return 0.9 + 0.26 * len(self.rows)
 
-    def draw(self, ax: Axes) -> None:
+    def draw(self, ax: Axes, at: np.ndarray, theme: Theme) -> list[Any]:
         size = float(np.clip(1800 / len(self.places), 5, 26))
-        ax.scatter(np.arange(len(self.places)), self.places, s=size, color=INK, linewidths=0, zorder=3)
+        ax.scatter(at, self.places, s=size, color=theme.ink, linewidths=0, zorder=3)
         ax.set_yticks(range(len(self.rows)), self.rows)
         ax.set_ylim(-0.6, len(self.rows) - 0.4)
+        return []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,19 +175,20 @@ class _Words:
     def _fits(self, inches: float) -> bool:
         return self._widest * len(self.words) <= inches
 
-    def draw(self, ax: Axes) -> None:
+    def draw(self, ax: Axes, at: np.ndarray, theme: Theme) -> list[Any]:
         turn = 0 if self._fits(ax.get_window_extent().width / ax.figure.dpi) else 90
-        for step, word in enumerate(self.words):
-            write(ax, (step, 0.5), word, 10, rotation=turn)
+        for step, word in zip(at, self.words, strict=True):
+            write(ax, (step, 0.5), word, 10, rotation=turn, color=theme.ink)
         ax.set_ylim(0, 1)
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
+        return []
 
 
-def _runs(where: np.ndarray) -> list[tuple[float, float]]:
-    """(start, width) of every run of True, where a step has width one."""
-    change = np.flatnonzero(np.diff(np.concatenate([[0], where.astype(int), [0]])))
-    return [(float(a) - 0.5, float(b - a)) for a, b in zip(change[::2], change[1::2], strict=True)]
+def _runs(where: np.ndarray, edges: np.ndarray) -> list[tuple[float, float]]:
+    """(start, width) of every run of True."""
+    change = edges[np.flatnonzero(np.diff(np.concatenate([[0], where.astype(int), [0]])))]
+    return [(float(a), float(b - a)) for a, b in zip(change[::2], change[1::2], strict=True)]
 
 
 def _path(states: Any, probabilities: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
@@ -209,7 +227,9 @@ def _check_probabilities(probabilities: Any, steps: int, k: int) -> np.ndarray:
     return p
 
 
-def _observations(x: Any, steps: int, symbols: Sequence[str] | None) -> _Lines | _Rows | _Words:
+def _observations(
+    x: Any, steps: int, symbols: Sequence[str] | None, series: Sequence[str] | str | None
+) -> _Lines | _Rows | _Words:
     """The observations in the form in which they are drawn."""
     missing = np.ma.getmaskarray(x) if isinstance(x, np.ma.MaskedArray) else None
     values = np.asarray(x)
@@ -238,4 +258,16 @@ def _observations(x: Any, steps: int, symbols: Sequence[str] | None) -> _Lines |
     if integers and len(kinds) <= _MAX_SYMBOLS:
         places = np.where(np.isnan(numbers), np.nan, np.searchsorted(kinds, numbers))
         return _Rows(places, [f"{value:g}" for value in kinds])
-    return _Lines(numbers.reshape(steps, -1))
+    numbers = numbers.reshape(steps, -1)
+    return _Lines(numbers, _series_names(x, numbers.shape[1], series))
+
+
+def _series_names(x: Any, columns: int, series: Sequence[str] | str | None) -> list[str] | None:
+    """The names of the columns: the given ones, or the texts with which pandas names them."""
+    if series is not None:
+        names = [series] if isinstance(series, str) else [str(name) for name in series]
+        if len(names) != columns:
+            raise BadInput("series", f"{len(names)} names", f"{columns}, one for each column of x")
+        return names
+    own = list(getattr(x, "columns", [getattr(x, "name", None)]))
+    return own if len(own) == columns and all(isinstance(name, str) for name in own) else None

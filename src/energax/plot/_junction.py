@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ..graph import junction_tree as join_cliques
+from ..graph import triangulate_scopes
 from ._arrows import draw_route
 from ._layered_layout import layered_layout
-from ._style import INK, LINE, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
+from ._style import Theme, canvas, keep_proportions, text_size, theme_of, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,13 +20,17 @@ _LINE = 1.32  # line spacing, relative to the font size
 
 
 def junction_tree(
-    tree: Any, names: Sequence[str] | None = None, *, wrap: float = 1.5, ax: Axes | None = None
+    tree: Any, names: Sequence[str] | Any = None, *, wrap: float = 1.5, ax: Axes | None = None
 ) -> Axes:
     """Plot cliques as boxes with their variables, and on every edge the separator of its two cliques.
 
-    `tree` is a `graph.CliqueTree`, or has its `cliques`, `edges` and `separators`. If it has only `cliques`
-    (a triangulation, a tree for inference), they are joined by the largest separators. `names` are the
-    names of variables that are numbers. Lines longer than `wrap` inches are broken.
+    Args:
+        tree: a model, whose junction tree is drawn with the names of its variables; or a
+            `graph.CliqueTree`, or what has its `cliques`, `edges` and `separators`. If it has only `cliques`
+            (a triangulation, a tree for inference), they are joined by the largest separators.
+        names: the names of variables that are numbers, or the model that has them.
+        wrap: lines longer than this, in inches, are broken.
+        ax: the axes to draw on; by default those of a new figure.
 
     >>> import matplotlib; matplotlib.use("Agg")
     >>> from energax import graph
@@ -37,7 +42,9 @@ def junction_tree(
     import networkx as nx
 
     if not hasattr(tree, "cliques"):
-        raise BadInput("tree", f"{type(tree).__name__} without cliques", "a graph.CliqueTree")
+        names = tree if names is None else names
+        tree = _tree_of(tree)
+    names = None if names is None else _variables(names, tree)
     if not tree.cliques:
         raise BadInput("tree", "no cliques", "at least one")
     if not hasattr(tree, "edges"):
@@ -53,12 +60,35 @@ def junction_tree(
     sizes = {node: _size(node[0], lines) for node, lines in texts.items()}
     layout = layered_layout(graph, sizes, between=0.2)
     ax, scale = canvas(ax, layout.width, layout.height)
+    theme = theme_of(ax)
     for ends, points in layout.routes.items():
         label = " – ".join(f"{kind} {i}" for kind, i in ends)
-        draw_route(ax, points, scale, head=False, colour=LINE, label=label)
+        draw_route(ax, points, scale, head=False, colour=theme.line, label=label)
     for node, lines in texts.items():
-        _draw(ax, node, lines, layout.centres[node], sizes[node], scale)
+        _draw(ax, node, lines, layout.centres[node], sizes[node], scale, theme)
+    keep_proportions(ax, scale)
     return ax
+
+
+def _tree_of(model: Any) -> Any:
+    """The junction tree of a model that can make one, or whose tables have scopes."""
+    if callable(getattr(model, "junction_tree", None)):
+        return model.junction_tree()
+    if hasattr(model, "scopes") and hasattr(model, "cards"):
+        return join_cliques(triangulate_scopes(model.cards, model.scopes).cliques)
+    expected = "a graph.CliqueTree, or a model that has a junction tree"
+    raise BadInput("tree", f"{type(model).__name__} without cliques", expected)
+
+
+def _variables(names: Any, tree: Any) -> list[str]:
+    """The names of variables, in the order of their numbers: the given ones, or those of a model."""
+    spaces = getattr(names, "spaces", None)
+    found = [str(name) for name in (getattr(names, "names", names) if spaces is None else spaces)]
+    count = len(getattr(tree, "cards", found))
+    if len(found) != count:  # a tree in which observed variables are left out has other numbers
+        hint = "Leave out the names of observed variables."
+        raise BadInput("names", f"{len(found)} names", f"{count}, one for each variable of the tree", hint)
+    return found
 
 
 def _center_rooted(tree: Any) -> Iterator[tuple[int, int, int]]:
@@ -71,7 +101,7 @@ def _center_rooted(tree: Any) -> Iterator[tuple[int, int, int]]:
             yield a, graph.edges[a, b]["edge"], b
 
 
-def _name(variable: Any, names: Sequence[str] | None) -> str:
+def _name(variable: Any, names: list[str] | None) -> str:
     if names is None:
         return str(variable)
     if not isinstance(variable, int) or not 0 <= variable < len(names):
@@ -102,7 +132,7 @@ def _size(kind: str, lines: list[str]) -> tuple[float, float]:
     return width + 2 * pad, len(lines) * points * _LINE / 72 + 1.1 * pad
 
 
-def _draw(ax: Axes, node: Any, lines: list[str], centre: Any, size: Any, scale: float) -> None:
+def _draw(ax: Axes, node: Any, lines: list[str], centre: Any, size: Any, scale: float, theme: Theme) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     kind, index = node
@@ -111,12 +141,12 @@ def _draw(ax: Axes, node: Any, lines: list[str], centre: Any, size: Any, scale: 
         (centre[0] - size[0] / 2, centre[1] - size[1] / 2),
         *size,
         boxstyle=f"round,pad=0,rounding_size={0.12 if clique else 0.01}",
-        facecolor=PANEL if clique else TRACK,
-        edgecolor=PALETTE[0] if clique else LINE,
+        facecolor=theme.panel if clique else theme.track,
+        edgecolor=theme.accent if clique else theme.line,
         linewidth=(1.2 if clique else 0.6) * scale,
         zorder=2,
     )
     box.set_gid(f"{kind} {index}")
     ax.add_patch(box)
-    colour, points = (INK if clique else SOFT), _points(kind) * scale
+    colour, points = (theme.ink if clique else theme.soft), _points(kind) * scale
     write(ax, centre, "\n".join(lines), points, color=colour, linespacing=_LINE, zorder=4)

@@ -12,7 +12,7 @@ from ..errors import BadInput
 from ._arrows import draw_route
 from ._force_layout import force_layout
 from ._layered_layout import Point, layered_layout
-from ._style import INK, LINE, MARK, MARK_PANEL, PALETTE, PANEL, SOFT, TRACK, canvas, text_size, write
+from ._style import Theme, canvas, keep_proportions, text_size, theme_of, write
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -33,7 +33,7 @@ class _Card:
 
     @property
     def title(self) -> str:
-        return self.name if self.rows or self.given is None else f"{self.name} = {self.given}"
+        return self.name if self.given is None else f"{self.name} = {self.given}"
 
     @property
     def labels(self) -> float:
@@ -66,7 +66,8 @@ def network(
     Args:
         graph: a NetworkX graph, or a model that has a `graph`.
         marginals: the probabilities of nodes, by state ({"yes": 0.3, …}) or in order; or a posterior.
-        evidence: the states of observed nodes, which are highlighted.
+        evidence: the states of observed nodes, which are highlighted and have no probabilities; by default
+            those of a posterior.
         states: the names of states, by node; by default those of `marginals` or of the model, or numbers.
         most_states: with more states than this the least probable ones share a bar.
         ax: the axes to draw on; by default those of a new figure.
@@ -83,16 +84,18 @@ def network(
     graph = _as_graph(graph)
     if most_states < 2:
         raise BadInput("most_states", f"{most_states}", "at least 2")
-    cards = _cards(graph, marginals, dict(evidence or {}), names, most_states)
+    evidence = _evidence(marginals) if evidence is None else dict(evidence)
+    cards = _cards(graph, marginals, evidence, names, most_states)
     sizes = {node: card.size for node, card in cards.items()}
     layout = layered_layout(graph, sizes) if graph.is_directed() else force_layout(graph, sizes)
     ax, scale = canvas(ax, layout.width, layout.height)
-    directed, sign = graph.is_directed(), "→" if graph.is_directed() else "–"
+    theme, directed, sign = theme_of(ax), graph.is_directed(), "→" if graph.is_directed() else "–"
     for (u, v), points in layout.routes.items():
         label = f"{u} {sign} {v}"
-        draw_route(ax, points, scale, head=directed, straight=not directed, colour=LINE, label=label)
+        draw_route(ax, points, scale, head=directed, straight=not directed, colour=theme.line, label=label)
     for node, card in cards.items():
-        _draw(ax, card, layout.centres[node], sizes[node], scale)
+        _draw(ax, card, layout.centres[node], sizes[node], scale, theme)
+    keep_proportions(ax, scale)
     return ax
 
 
@@ -127,6 +130,15 @@ def _states(model: Any) -> dict[Any, Sequence[Any]]:
     return {}
 
 
+def _evidence(posterior: Any) -> dict[Any, Any]:
+    """The observed nodes of a posterior: those with a marginal that are not hidden variables."""
+    hidden, marginals = getattr(posterior, "spaces", None), getattr(posterior, "marginals", None)
+    if not isinstance(hidden, Mapping) or not isinstance(marginals, Mapping):
+        return {}
+    observed = {name: np.asarray(p) for name, p in marginals.items() if name not in hidden}
+    return {name: int(p.argmax()) for name, p in observed.items() if p.ndim == 1}
+
+
 def _cards(graph: nx.Graph, marginals: Any, evidence: dict, states: dict, most: int) -> dict[Any, _Card]:
     marginals = getattr(marginals, "marginals", marginals)
     marginals = {} if marginals is None else dict(marginals.items())
@@ -140,8 +152,7 @@ def _cards(graph: nx.Graph, marginals: Any, evidence: dict, states: dict, most: 
         given = None
         if node in evidence:
             given = _state(node, evidence[node], labels)
-            if labels and p is None:
-                p = np.array([label == given for label in labels], float)
+            p = np.array([label == given for label in labels], float) if labels else None
         rows = () if p is None else _rows(labels, p, most)
         result[node] = _Card(str(node), rows, given)
     return result
@@ -171,6 +182,8 @@ def _probabilities(node: Any, marginal: Any, states: Any) -> tuple[list[str], np
 
 def _state(node: Any, value: Any, labels: list[str]) -> str:
     """The name of a state, given by name or by number."""
+    if not labels and isinstance(value, (float, np.floating)):
+        return f"{value:.6g}"
     if not labels or str(value) in labels:
         return str(value)
     if isinstance(value, (int, np.integer)) and 0 <= value < len(labels):
@@ -186,8 +199,8 @@ def _rows(labels: list[str], p: np.ndarray, most: int) -> tuple[tuple[str, float
     return (*((labels[i], float(p[i])) for i in kept), rest)
 
 
-def _draw(ax: Axes, card: _Card, centre: Point, size: Point, scale: float) -> None:
-    from matplotlib.patches import FancyBboxPatch, Rectangle
+def _draw(ax: Axes, card: _Card, centre: Point, size: Point, scale: float, theme: Theme) -> None:
+    from matplotlib.patches import FancyBboxPatch
 
     (x, y), (width, height) = centre, size
     left, top, marked = x - width / 2, y + height / 2, card.given is not None
@@ -196,33 +209,48 @@ def _draw(ax: Axes, card: _Card, centre: Point, size: Point, scale: float) -> No
         width,
         height,
         boxstyle="round,pad=0,rounding_size=0.06",
-        facecolor=MARK_PANEL if marked else PANEL,
-        edgecolor=MARK if marked else LINE,
+        facecolor=theme.mark_panel if marked else theme.panel,
+        edgecolor=theme.mark if marked else theme.line,
         linewidth=(1.6 if marked else 0.9) * scale,
         zorder=2,
     )
     box.set_gid(card.name)
     ax.add_patch(box)
+    style: dict = {"zorder": 4, "color": theme.ink}
     if not card.rows:
-        write(ax, (x, y), card.title, _NAME * scale, weight="bold" if marked else "normal", zorder=4)
+        write(ax, (x, y), card.title, _NAME * scale, weight="bold" if marked else "normal", **style)
         return
-    write(ax, (x, top - 0.145), card.title, _NAME * scale, weight="bold", zorder=4)
-    right = left + width - _PAD
-    bar_end = right - _NUMBER - _GAP
-    bar_start = left + _PAD + card.labels + _GAP
-    for i, (state, p) in enumerate(card.rows):
-        row = top - _HEAD - _ROW * (i + 0.5)
-        observed = state == card.given
-        style: dict = {"ha": "right", "zorder": 4, "color": INK if observed else SOFT}
-        style["weight"] = "bold" if observed else "normal"
-        write(ax, (bar_start - _GAP, row), state, _STATE * scale, **style)
-        low, tall, full = row - 0.32 * _ROW, 0.64 * _ROW, bar_end - bar_start
-        ax.add_patch(Rectangle((bar_start, low), full, tall, facecolor=TRACK, linewidth=0, zorder=3))
-        bar = Rectangle((bar_start, low), full * p, tall, linewidth=0, zorder=4)
-        bar.set_facecolor(MARK if marked else PALETTE[0])
-        bar.set_gid(f"{card.name} = {state}")
-        ax.add_patch(bar)
-        write(ax, (right, row), _percent(p), _STATE * scale, **style)
+    write(ax, (x, top - 0.145), card.title, _NAME * scale, weight="bold", **style)
+    for i, row in enumerate(card.rows):
+        _draw_row(ax, card, row, (left, top - _HEAD - _ROW * (i + 0.5), width), scale, theme)
+
+
+def _draw_row(
+    ax: Axes,
+    card: _Card,
+    row: tuple[str, float],
+    place: tuple[float, float, float],
+    scale: float,
+    theme: Theme,
+) -> None:
+    """Draw a state, its bar and its probability, which observed nodes do not have: their state is given."""
+    from matplotlib.patches import Rectangle
+
+    (state, p), (left, y, width), marked = row, place, card.given is not None
+    right, observed = left + width - _PAD, state == card.given
+    start = left + _PAD + card.labels + _GAP
+    end = right if marked else right - _NUMBER - _GAP
+    style: dict = {"ha": "right", "zorder": 4, "color": theme.ink if observed else theme.soft}
+    write(ax, (start - _GAP, y), state, _STATE * scale, weight="bold" if observed else "normal", **style)
+    low, tall = y - 0.32 * _ROW, 0.64 * _ROW
+    track = theme.panel if marked else theme.track
+    ax.add_patch(Rectangle((start, low), end - start, tall, facecolor=track, linewidth=0, zorder=3))
+    bar = Rectangle((start, low), (end - start) * p, tall, linewidth=0, zorder=4)
+    bar.set_facecolor(theme.mark if marked else theme.accent)
+    bar.set_gid(f"{card.name} = {state}")
+    ax.add_patch(bar)
+    if not marked:
+        write(ax, (right, y), _percent(p), _STATE * scale, **style)
 
 
 def _percent(p: float) -> str:
