@@ -6,23 +6,18 @@ a truncated, altered, foreign or newer file raises an error that says so.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-import secrets
-import stat
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import BadFile
+from ..errors import BadFile, BadInput
+from .files import check_path, check_readable, shorten, write_atomically
 
 FORMAT, VERSION = "energax", 1
-_STALE = 3600.0  # seconds after which a temporary file is left over from a killed process
 
 
 def _digest(arrays: dict[str, np.ndarray], document: str) -> str:
@@ -34,11 +29,14 @@ def _digest(arrays: dict[str, np.ndarray], document: str) -> str:
     return h.hexdigest()
 
 
-def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, Any]) -> None:
-    """Write atomically: a reader, or a crash, sees the old file or the new one, never a partial one."""
+def write(
+    path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, Any], argument: str = "path"
+) -> None:
+    """Write atomically; a link is followed, a read-only file raises. `argument` is named in errors."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save
 
-    path = Path(path)
+    path = check_path(path, argument)
     plain = {k: np.array(v, order="C") for k, v in arrays.items()}
     text = json.dumps(document, sort_keys=True)
     header = {
@@ -47,56 +45,58 @@ def write(path: str | os.PathLike, arrays: dict[str, Any], document: dict[str, A
         "document": text,
         "digest": _digest(plain, text),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with open(temporary, "wb") as file:
-            file.write(save(plain, metadata=header))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        data = save(plain, metadata=header)
+    except SafetensorError as error:  # a header of more than 100 MB, which could not be read
+        found = f"an object that safetensors cannot hold ({error}): {len(text)} characters besides its arrays"
+        raise BadInput(argument, found, "at most about 100 million", "Save its parts separately.") from None
+    write_atomically(path, data, argument)
 
 
-def _remove_stale(path: Path) -> None:
-    """Remove temporary files of `path` that killed processes left, but none that is being written."""
-    temporary = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.part")
-    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
-        for entry in entries:
-            if not temporary.fullmatch(entry.name):
-                continue
-            with contextlib.suppress(OSError):  # another process may have removed it
-                found = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _STALE:
-                    os.unlink(entry.path)
+def read(path: str | os.PathLike, argument: str = "path") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return (arrays, document); raise `BadFile` with the reason and a remedy.
 
+    The arrays of a file take as much memory as the file: safetensors compares the sizes that a header
+    claims with the size of the file before it reads them, and rejects headers of more than 100 MB.
+    """
+    from safetensors import safe_open
 
-def read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return (arrays, document); raise `BadFile` with the reason and a remedy."""
-    from safetensors import SafetensorError, safe_open
-
-    path = Path(path)
-    if not path.is_file():
-        raise BadFile(f"{path}: no such file. Check the path.")
+    path = check_readable(path, argument)
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
+            _check_header(path, header)  # before the arrays of a foreign file are read
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+    except BadFile:
+        raise
+    except Exception as error:  # of a forged header NumPy raises errors of many classes
         raise BadFile(
-            f"{path}: truncated, or not a safetensors file ({error}). Save it again from the source."
+            f"{shorten(path)}: truncated, or not a safetensors file ({error}). Save it again from the source."
         ) from None
-    if header.get("format") != FORMAT:
-        raise BadFile(f"{path}: a safetensors file that energax did not write.")
-    version = header.get("version", "")
-    if not version.isdigit() or int(version) > VERSION:
-        raise BadFile(
-            f"{path}: written in format version {version}; this energax reads up to {VERSION}. "
-            "Update energax."
-        )
     text = header.get("document", "")
     if header.get("digest") != _digest(arrays, text):
-        raise BadFile(f"{path}: altered after saving (its contents do not match its digest).")
-    return arrays, json.loads(text)
+        raise BadFile(f"{shorten(path)}: altered after saving (its contents do not match its digest).")
+    return arrays, _parse(path, text)
+
+
+def _check_header(path: Any, header: dict[str, str]) -> None:
+    if header.get("format") != FORMAT:
+        raise BadFile(f"{shorten(path)}: a safetensors file that energax did not write.")
+    version = header.get("version", "")
+    if not re.fullmatch("[0-9]{1,9}", version) or int(version) > VERSION:
+        raise BadFile(
+            f"{shorten(path)}: written in format version {version[:20]}; this energax reads up to {VERSION}. "
+            "Update energax."
+        )
+
+
+def _parse(path: Any, text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        if isinstance(document, dict):
+            return document
+        reason = f"it is a {type(document).__name__}, not a dict"
+    raise BadFile(f"{shorten(path)}: its document is damaged ({reason}). Save it again from the source.")

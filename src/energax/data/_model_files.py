@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
 import zlib
 from pathlib import Path
+from typing import IO
 
+from .._util.files import check_path, check_readable, shorten, write_atomically
 from ..algorithms.factors.model import TableModel
 from ..errors import BadFile, BadInput
 from ._bif.parser import format_bif, parse_bif
@@ -16,6 +17,8 @@ from ._uai import format_uai, parse_evidence, parse_uai
 
 _PARSERS = {".bif": parse_bif, ".uai": parse_uai}
 _FORMATS = {".bif": format_bif, ".uai": format_uai}
+_PIECE = 2**20  # bytes of text that are unzipped at a time
+_MOST_BYTES = 2**28  # of an unzipped file; models of the inference competitions have less than a tenth
 
 
 def load_tables(path: str | os.PathLike) -> TableModel:
@@ -23,7 +26,7 @@ def load_tables(path: str | os.PathLike) -> TableModel:
 
     A damaged file raises `BadInput` with the line, the column and what was expected there.
     """
-    path = Path(path)
+    path = check_path(path)
     parse = _PARSERS[_kind(path)]
     return parse(read_text(path), path.name)
 
@@ -39,25 +42,16 @@ def save_tables(model: TableModel, path: str | os.PathLike) -> None:
     >>> load_tables(file) == model
     True
     """
-    path = Path(path)
+    path = check_path(path)
     data = _FORMATS[_kind(path)](model).encode()
     if path.suffix.lower() == ".gz":
         data = gzip.compress(data, mtime=0)  # without a time, equal models give equal files
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, data)
 
 
 def read_evidence(path: str | os.PathLike, model: TableModel | None = None) -> tuple[dict[int, int], ...]:
     """{variable: state} for each sample of a UAI evidence file, checked against a model if one is given."""
-    path = Path(path)
+    path = check_path(path)
     return parse_evidence(read_text(path), None if model is None else model.cards, path.name)
 
 
@@ -65,36 +59,49 @@ def _kind(path: Path) -> str:
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
     if kind not in _PARSERS:
         raise BadFile(
-            f"{path}: the name must end in .bif, .uai, .bif.gz or .uai.gz. Rename or convert the file."
+            f"{shorten(path)}: the name must end in .bif, .uai, .bif.gz or .uai.gz. "
+            "Rename or convert the file."
         )
     return kind
 
 
-def read_text(path: Path) -> str:
+def read_text(path: str | os.PathLike) -> str:
     """The text of a file, unzipped if necessary; decoded as UTF-8, or as Latin-1 if that fails."""
-    if not path.is_file():
-        raise BadFile(f"{path}: the file does not exist. Check the path.")
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = _decompress(data, path.name)
+    path = check_readable(path)
+    try:
+        with open(path, "rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            data = _decompress(file, path) if zipped else file.read()
+    except OSError as error:
+        if isinstance(error, BadFile):
+            raise
+        raise BadFile(f"{shorten(path)}: cannot be read ({error.strerror or error}).") from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
 
-def _decompress(data: bytes, source: str) -> bytes:
-    """All members of a gzip stream; raises with the position in the text if the stream is damaged."""
-    text = b""
-    while data.strip(b"\0"):
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            text += stream.decompress(data)
-            problem = "" if stream.eof else "the end of the file within the gzip stream"
-        except zlib.error as error:
-            problem = f"a damaged gzip stream ({error})"
-        if problem:
-            decoded = text.decode("latin-1")
-            raise BadInput(position(decoded, len(decoded), source), problem, "a complete file") from None
-        data = stream.unused_data
-    return text
+def _decompress(file: IO[bytes], path: Path) -> bytes:
+    """All members of a gzip stream, read in pieces, so that a small file cannot fill the memory.
+
+    Raises with the position in the text if the stream is damaged.
+    """
+    text = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=file) as stream:
+            while piece := stream.read1(_PIECE):
+                text += piece
+                if len(text) > _MOST_BYTES:
+                    raise BadFile(
+                        f"{shorten(path)}: has more than {_MOST_BYTES >> 20} MiB of text when unzipped. "
+                        "If you trust the file, unzip it and read the unzipped file."
+                    )
+        return bytes(text)
+    except EOFError:
+        problem = "the end of the file within the gzip stream"
+    except (gzip.BadGzipFile, zlib.error) as error:
+        problem = f"a damaged gzip stream ({error})"
+    decoded = text.decode("latin-1")
+    raise BadInput(position(decoded, len(decoded), path.name), problem, "a complete file")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from .._util.files import check_path
 from ..energies import BayesianNetwork, MarkovField
 from ..errors import BadFile, BadInput
 from ._model_files import load_tables, read_evidence, save_tables
@@ -53,6 +54,6 @@ def _save(network: Any, path: Any, kind: str) -> None:
 
 
 def _check_suffix(path: Any, kind: str) -> None:
-    name = os.fspath(path).lower().removesuffix(".gz")
+    name = str(check_path(path)).lower().removesuffix(".gz")
     if not name.endswith(f".{kind}"):
         raise BadFile(f"{path}: the name must end in .{kind} or .{kind}.gz.")

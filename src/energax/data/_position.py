@@ -9,5 +9,6 @@ def position(text: str, offset: int, source: str) -> str:
     >>> position("ab\\ncd", 4, "text")
     'text, line 2, column 2'
     """
-    before = text[: max(offset, 0)]
-    return f"{source}, line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+    offset = max(offset, 0)  # the text is not copied: it may be large
+    line, begin = text.count("\n", 0, offset) + 1, text.rfind("\n", 0, offset)
+    return f"{source}, line {line}, column {min(offset, len(text)) - begin}"

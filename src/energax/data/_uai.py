@@ -25,7 +25,9 @@ _COMMENT = re.compile(r"^[ \t]*c(?:[ \t][^\n]*)?$", re.MULTILINE)
 _NATURAL = re.compile(
     r"[0-9]{1,19}", re.ASCII
 )  # Python rejects numbers of thousands of digits with another error
-_MAX_STATES = 10**6  # every state gets a name, so that a damaged file could fill the memory
+# Every state gets a name, so that a damaged file could fill the memory.
+_MAX_STATES = 10**6
+_MAX_STATES_OF_ALL = 10**7
 
 
 class _Numbers:
@@ -94,6 +96,9 @@ def parse_uai(text: str, source: str = "UAI text") -> TableModel:
     numbers.next = 1
     n = numbers.natural("the number of variables", least=1)
     cards = [numbers.natural(f"the number of states of variable {v}", 1, _MAX_STATES) for v in range(n)]
+    if sum(cards) > _MAX_STATES_OF_ALL:
+        found, expected = f"{sum(cards)} states of all variables", f"at most {_MAX_STATES_OF_ALL}"
+        raise numbers.error(expected, numbers.next - 1, found)
     n_tables = numbers.natural("the number of tables")
     starts, scopes = [], []
     for i in range(n_tables):
@@ -119,10 +124,11 @@ def parse_uai(text: str, source: str = "UAI text") -> TableModel:
         raise numbers.error("the end of the file, after the last table")
     if kind == "bayes":
         scopes, tables = [scopes[i] for i in children], [tables[i] for i in children]
+    names_of_states = {card: tuple(map(str, range(card))) for card in set(cards)}
     return TableModel(
         kind,
         tuple(f"x{v}" for v in range(n)),
-        tuple(tuple(map(str, range(card))) for card in cards),
+        tuple(names_of_states[card] for card in cards),
         tuple(scopes),
         tuple(tables),
     )

@@ -15,7 +15,8 @@ from ..batch import Batch
 from ..errors import BadInput
 from . import _epochs
 from ._batching import batch_layout, pad_to_multiple, shuffle_batches, split_validation
-from ._checkpoint import fingerprint, load_carry, save_carry
+from ._checkpoint import load_carry, save_carry
+from ._fingerprint import fingerprint
 from ._progress import Bar
 from ._result import Fit
 from ._run import Run
@@ -113,9 +114,9 @@ def _run_epochs(
     """Call the compiled program; after each call update history, progress bar, checkpoint and callbacks."""
     history = np.zeros((int(keys.shape[0]), 0, len(program.term_names) + 1))
     done, n_epochs, checkpoint = 0, batches.n_epochs, run.checkpoint
-    if checkpoint and (saved := load_carry(checkpoint, carries, identity)):
-        carries, history, document = saved
-        done = document["epoch"]
+    if checkpoint and (saved := load_carry(checkpoint, carries, history, identity, n_epochs)):
+        carries, history, _ = saved
+        done = history.shape[1]
     if run.mesh is not None or done:
         carries = run.place(carries, by_rows=False)
     at_most = min(sizes.EPOCHS.value, sizes.EPOCH_ROWS.rows(len(weight)))

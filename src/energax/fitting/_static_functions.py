@@ -7,20 +7,43 @@ an equal optimizer would compile again. Wrapped in `HashableFunction`, equal clo
 from __future__ import annotations
 
 import functools
-import re
+import hashlib
+import sys
 import types
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+_INSTALLED = {"energax", *sys.stdlib_module_names}  # their globals hold caches, which change
+_SMALL = 1024  # numbers in an array that is described by its bytes; larger ones by a digest
 
-def _describe(value: Any, seen: tuple[int, ...] = ()) -> Any:
-    """Return a hashable description of a value, equal for values that behave the same."""
+
+class Identity:
+    """An object that can neither be hashed nor described, compared by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value  # the reference keeps its id from being reused
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self.value is other.value
+
+
+def describe(value: Any, seen: tuple[int, ...] = ()) -> Any:
+    """Return a hashable description of a value, equal for values that behave the same.
+
+    Every value is described by a tuple whose first entry tells its kind, or by an `Identity`.
+    """
     if id(value) in seen:  # a recursive function
-        return "again"
-    deeper = functools.partial(_describe, seen=(*seen, id(value)))
+        return ("again",)
+    deeper = functools.partial(describe, seen=(*seen, id(value)))
     if isinstance(value, types.FunctionType):
         cells = tuple(_describe_cell(c, deeper) for c in value.__closure__ or ())
         defaults = tuple(map(deeper, value.__defaults__ or ()))
@@ -34,27 +57,46 @@ def _describe(value: Any, seen: tuple[int, ...] = ()) -> Any:
     if isinstance(value, (tuple, list)):
         return (type(value), tuple(map(deeper, value)))
     if isinstance(value, dict):
-        return ("dict", tuple((k, deeper(v)) for k, v in value.items()))
-    if isinstance(value, np.ndarray | jax.Array) and np.size(value) <= 1024:
-        array = np.asarray(value)
-        return ("array", array.shape, str(array.dtype), array.tobytes())
+        return (dict, tuple((deeper(k), deeper(v)) for k, v in value.items()))
+    if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer):
+        return _describe_array(value, deeper)
     try:
         hash(value)
     except TypeError:
-        return ("id", id(value))
+        return Identity(value)
     return (type(value), value)
 
 
+def _describe_array(value: Any, deeper: Any) -> Any:
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return ("key", str(jax.random.key_impl(value)), deeper(jax.random.key_data(value)))
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        return ("objects", array.shape, deeper(array.tolist()))
+    content = array.tobytes() if array.size <= _SMALL else _digest(array)
+    return ("array", array.shape, str(array.dtype), content)
+
+
+def _digest(array: np.ndarray) -> str:
+    """Return a digest of all numbers, without a copy of an array that lies in one piece."""
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
+
+
 def _describe_globals(function: types.FunctionType, deeper: Any) -> Any:
-    """Describe the values of the globals that a function reads; of an installed package only its name.
+    """Describe the values of the globals that a function reads; of an installed module only its name.
 
     In a notebook a function with the same code changes when a global that it reads is set again.
     """
     namespace = function.__globals__
-    if "site-packages" in (namespace.get("__file__") or ""):
+    if is_installed(namespace.get("__name__"), namespace.get("__file__")):
         return namespace.get("__name__")
     names = _global_names(function.__code__)
     return tuple((name, deeper(namespace[name])) for name in names if name in namespace)
+
+
+def is_installed(module: str | None, file: str | None) -> bool:
+    """Return whether a module belongs to Python, to energax or to an installed package."""
+    return "site-packages" in (file or "") or str(module).partition(".")[0] in _INSTALLED
 
 
 def _global_names(code: types.CodeType) -> tuple[str, ...]:
@@ -69,20 +111,6 @@ def _describe_cell(cell: Any, deeper: Any) -> Any:
         return None
 
 
-def stable_text(description: Any) -> str:
-    """Return a description as text that is the same in another process: without addresses."""
-    if isinstance(description, types.CodeType):
-        consts = ",".join(stable_text(c) for c in description.co_consts)
-        return f"code({description.co_name},{description.co_code.hex()},{description.co_names},{consts})"
-    if isinstance(description, tuple):
-        if description[:1] == ("id",):
-            return "id"
-        return "(" + ",".join(map(stable_text, description)) + ")"
-    if isinstance(description, type | types.ModuleType):
-        return description.__name__
-    return re.sub(r"0x[0-9a-f]+", "", repr(description))
-
-
 class HashableFunction:
     """A function compared by its code and captured values."""
 
@@ -90,7 +118,7 @@ class HashableFunction:
 
     def __init__(self, function: Any):
         self.function = function
-        self.description = _describe(function)
+        self.description = describe(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from .._util import storage
+from .._util.files import check_path, shorten
 from ..errors import BadFile, BadInput
 from ._reader import Reader
 from ._writer import Writer
@@ -16,6 +17,8 @@ _KIND = "object"
 def save(obj: Any, path: str | os.PathLike) -> None:
     """Write an energy, a fit or an estimator to one file, atomically.
 
+    Folders that do not exist are created, a link is followed, and a read-only file is not replaced.
+
     >>> import tempfile, energax
     >>> from energax.energies import RBM
     >>> path = tempfile.mkdtemp() + "/rbm.safetensors"
@@ -23,9 +26,14 @@ def save(obj: Any, path: str | os.PathLike) -> None:
     >>> energax.load(path).spaces
     {'x': Binary(3), 'z': Binary(2)}
     """
+    path = check_path(path)
     writer = Writer()
-    document = {"kind": _KIND, "root": writer.encode(obj, type(obj).__name__)}
-    storage.write(path, writer.arrays, document)
+    try:
+        document = {"kind": _KIND, "root": writer.encode(obj, type(obj).__name__)}
+        storage.write(path, writer.arrays, document)
+    except RecursionError:
+        expected = "an object nested less deeply, which does not contain itself"
+        raise BadInput("obj", f"a {type(obj).__name__} nested too deeply", expected) from None
 
 
 def load(path: str | os.PathLike, classes: Any = ()) -> Any:
@@ -35,13 +43,16 @@ def load(path: str | os.PathLike, classes: Any = ()) -> Any:
     if document.get("kind") != _KIND:
         kind = document.get("kind")
         raise BadFile(
-            f"{path}: contains a {kind}, not a saved object. A checkpoint is read by fit(checkpoint=)."
+            f"{shorten(path)}: contains a {str(kind)[:40]}, not a saved object. "
+            "A checkpoint is read by fit(checkpoint=)."
         )
     try:
         return Reader(path, arrays, classes).decode(document["root"])
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+    except BadFile:
+        raise
+    except Exception as error:  # a forged document makes NumPy, JAX and spaces raise errors of many classes
         raise BadFile(
-            f"{path}: the file is inconsistent ({type(error).__name__}: {error}). "
+            f"{shorten(path)}: the file is inconsistent ({type(error).__name__}: {str(error)[:300]}). "
             "Load it with the energax that wrote it, or save it again."
         ) from None
 

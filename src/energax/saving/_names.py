@@ -75,7 +75,8 @@ def find(name: str, classes: dict[str, Any]) -> Any:
     if name in classes:
         return classes[name]
     module, _, qualname = name.partition(":")
-    if "." in qualname or "<" in qualname:
+    # A private class has a name such as _Table; the names with two underscores are Python's own.
+    if any(not part.isidentifier() or part.startswith("__") for part in (*module.split("."), qualname)):
         return None
     if _within(module, ("energax",)):
         return _find_in_energax(_subpackage(module), qualname)
@@ -89,16 +90,18 @@ def find(name: str, classes: dict[str, Any]) -> Any:
         return None
     try:
         found = getattr(importlib.import_module(module), qualname, None)
-    except ImportError:
+    except Exception:  # a submodule of Optax may fail in any way when it is imported
         return None
     in_equinox = _within(module, ("equinox.nn",))
     if is_buildable(found) and (in_equinox or hasattr(found, "_fields")):
         return found
     # Default functions of layers, such as the identity of an MLP.
-    return found if in_equinox and isinstance(found, types.FunctionType) else None
+    is_function = isinstance(found, types.FunctionType) and found.__module__ == module
+    return found if in_equinox and is_function else None
 
 
 def _within(module: str, packages: tuple[str, ...]) -> bool:
+    """Whether a module is one of the packages or in one; `energax_other` is not in `energax`."""
     return any(module == p or module.startswith(p + ".") for p in packages)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import BadInput
 from ..estimate import Estimate
 from ..spaces import Space
+from ._limits import StringLimit
 from ._names import is_buildable, jax_functions, public_name
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -24,6 +25,7 @@ class Writer:
 
     def __init__(self):
         self.arrays: dict[str, np.ndarray] = {}
+        self.strings = StringLimit()
         self.seen: dict[int, tuple[Any, str]] = {}
 
     def encode(self, value: Any, where: str) -> Any:
@@ -97,35 +99,47 @@ class Writer:
 
     def _array(self, value: Any, where: str) -> Any:
         if isinstance(value, np.ndarray) and value.dtype.kind in "OUSM":
-            return {
-                "$": "strings" if value.dtype.kind in "US" else "objects",
-                "dtype": value.dtype.str if value.dtype.kind in "US" else "O",
-                "shape": list(value.shape),
-                "items": [
-                    self.encode(v if not isinstance(v, np.str_) else str(v), where)
-                    for v in value.ravel().tolist()
-                ],
-            }
+            return self._objects(value, where)
+        if value.dtype.type is np.void or (isinstance(value, np.generic) and value.dtype.kind in "SM"):
+            expected = "numbers or strings"
+            raise BadInput(where, f"NumPy values of dtype {value.dtype}", expected, _remedy(where))
         kind = (
             "jax" if isinstance(value, jax.Array) else "scalar" if isinstance(value, np.generic) else "numpy"
         )
-        out = {"$": kind}
+        out: dict[str, Any] = {"$": kind}
         if kind == "jax" and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             out["key"] = str(jax.random.key_impl(value))
             value = jax.random.key_data(value)
-        if kind == "scalar" and value.dtype.kind in "US":
+        if kind == "scalar" and value.dtype.kind == "U":
             return str(value)
         array = np.asarray(value)
-        if array.dtype.kind not in "biuf" or array.dtype.isbuiltin != 1:  # such as bfloat16
+        itemsize = array.dtype.itemsize
+        if array.dtype.kind not in "biuf" or array.dtype.isbuiltin != 1 or itemsize > 8:  # such as bfloat16
             out["dtype"] = array.dtype.name
-            bits = f"u{array.dtype.itemsize}"
-            array = array.view(bits) if array.ndim else array[None].view(bits)[0]
+            bits = np.ascontiguousarray(array).view(f"u{min(itemsize, 8)}")
+            if itemsize > 8:  # such as complex128: two numbers for each, so that the shape is another
+                out["shape"] = list(array.shape)
+            array = bits if itemsize > 8 else bits.reshape(array.shape)
         _, name = self.seen.get(id(value), (None, ""))
         if not name:
             name = f"{len(self.arrays):05d} {where}"
             self.arrays[name] = array
             self.seen[id(value)] = (value, name)  # the reference keeps its id from being reused
         return {**out, "array": name}
+
+    def _objects(self, value: np.ndarray, where: str) -> Any:
+        """An array of strings or of Python objects."""
+        is_text = value.dtype.kind in "US"
+        items = value.ravel().tolist()
+        if is_text and not self.strings.allows(value.dtype.itemsize, items):
+            found = f"strings in {value.nbytes} bytes, most of which are empty"
+            raise BadInput(where, found, "a dtype as wide as the strings", "Use array.astype(object).")
+        return {
+            "$": "strings" if is_text else "objects",
+            "dtype": value.dtype.str if is_text else "O",
+            "shape": list(value.shape),
+            "items": [self.encode(str(v) if isinstance(v, np.str_) else v, where) for v in items],
+        }
 
 
 def _state(value: Any) -> dict[str, Any]:

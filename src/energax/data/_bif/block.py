@@ -15,14 +15,24 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 # Most rows of a file match one pattern, which is fast. Other rows are read token by token.
 _ROW = re.compile(r'\s*\(([^()"/;{}|]*+)\)([0-9eE+.,\s-]*+);')
 _NUMBERS = re.compile(r"([0-9eE+.,\s-]*+);")
-_MAX_ENTRIES = 2**28  # 2 GiB: a default row can stand for any number of rows
+_MAX_ENTRIES = 2**26  # 512 MiB, in all tables of a file: a default row can stand for any number of rows
 
 
 class Block:
-    """Parser of p(child | parents) up to the closing brace; `parents` have their states."""
+    """Parser of p(child | parents) up to the closing brace.
 
-    def __init__(self, scan: Scanner, child: str, card: int, parents: Sequence[tuple[str, Sequence[str]]]):
-        self.scan, self.child, self.card, self.parents = scan, child, card, parents
+    `parents` have their states; `n_before` is the number of entries of the tables before.
+    """
+
+    def __init__(
+        self,
+        scan: Scanner,
+        child: str,
+        card: int,
+        parents: Sequence[tuple[str, Sequence[str]]],
+        n_before: int = 0,
+    ):
+        self.scan, self.child, self.card, self.parents, self.n_before = scan, child, card, parents, n_before
         self.index = [{state: i for i, state in enumerate(states)} for _, states in parents]
         self.shape = tuple(len(states) for _, states in parents)
         self.rows: dict[int, list[float]] = {}
@@ -144,8 +154,9 @@ class Block:
     def _assemble(self, end: Token) -> np.ndarray:
         """The whole table from the table, the default and the rows; raises if a row is missing."""
         n_rows = math.prod(self.shape)
-        if n_rows * self.card > _MAX_ENTRIES:
-            self.scan.fail(end, f"at most {_MAX_ENTRIES} entries", f"{n_rows * self.card} for {self.child}")
+        if self.n_before + n_rows * self.card > _MAX_ENTRIES:
+            expected = f"at most {_MAX_ENTRIES} entries of all tables"
+            self.scan.fail(end, expected, f"{n_rows * self.card} for {self.child}")
         if self.table is not None:
             table = self.table.copy()
         elif self.default is not None:

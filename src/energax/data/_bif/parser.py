@@ -59,6 +59,7 @@ class _Parser:
         self.scan = Scanner(text, source)
         self.states: dict[str, tuple[str, ...]] = {}
         self.tables: dict[str, tuple[list[str], np.ndarray, int]] = {}  # parents, table, offset
+        self.n_entries = 0
         self.properties: dict[str, Any] = {}
 
     def parse(self) -> TableModel:
@@ -156,8 +157,9 @@ class _Parser:
             scan.fail(start, "one probability block per variable", f"a second one for {child}")
         scan.sign("{", " and the probabilities")
         family = [(name, self.states[name]) for name in parents]
-        block = Block(scan, child, len(self.states[child]), family)
+        block = Block(scan, child, len(self.states[child]), family, self.n_entries)
         table = block.parse()
+        self.n_entries += table.size
         error = row_sum_error(table, child, family)
         if error:
             scan.fail(start, error[1], error[0])
