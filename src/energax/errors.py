@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import reprlib
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
+
+_UNKNOWN_MEMORY = 2**36  # bytes, where the operating system does not tell
+_SHORT = reprlib.Repr()
+_SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 40, 60, 24
 
 
 class EnergaxError(Exception):
@@ -23,10 +29,27 @@ class BadInput(EnergaxError, ValueError):
         return (type(self), (self.argument, self.found, self.expected, self.remedy))
 
 
+def describe(value: Any) -> str:
+    """A value in a message, in few characters: an array by its shape, others by a shortened `repr`.
+
+    >>> describe([1, 2.5]), describe(list(range(99))), describe("é" * 99)[:5]
+    ('[1, 2.5]', '[0, 1, 2, 3, 4, 5, ...]', "'éééé")
+    """
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and shape and dtype is not None:
+        return f"an array of {dtype} of shape {shape}"
+    if type(value) is object:
+        return "object()"  # without its address
+    if callable(value):
+        kind = "class" if isinstance(value, type) else "function"
+        return f"the {kind} {getattr(value, '__name__', type(value).__name__)}"
+    return " ".join(_SHORT.repr(value).split())
+
+
 def check_whole_number(name: str, value: Any, least: int = 1) -> None:
     """Raise unless the value is an integer >= `least`. Booleans are rejected."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise BadInput(name, repr(value), f"a whole number >= {least}")
+        raise BadInput(name, describe(value), f"a whole number >= {least}")
 
 
 def check_number(
@@ -38,7 +61,45 @@ def check_number(
 ) -> None:
     """Raise unless the value is a real number for which `is_valid` holds. Booleans are rejected."""
     if not isinstance(value, Real) or isinstance(value, bool) or not is_valid(value):
-        raise BadInput(name, repr(value), expected, remedy)
+        raise BadInput(name, describe(value), expected, remedy)
+
+
+def check_memory(name: str, value: Any, numbers: float, what: str, itemsize: int = 8) -> None:
+    """Raise `BadInput` if `numbers` numbers would not fit in the memory of this machine.
+
+    Without it the operating system would end the process, or XLA would fail in an allocation.
+
+    Args:
+        name: the argument that decides the size.
+        value: its value.
+        numbers: how many numbers the largest arrays have; it may be a very large int.
+        what: the arrays, in words.
+        itemsize: bytes per number.
+    """
+    needed, available = numbers * itemsize, _memory()
+    if needed > available:
+        raise BadInput(
+            name,
+            f"{describe(value)}, for which {what} would take {_gigabytes(needed)}",
+            f"a value for which they fit in {_gigabytes(available)}, the memory of this machine",
+        )
+
+
+def _memory() -> int:
+    """The bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return _UNKNOWN_MEMORY
+
+
+def _gigabytes(n_bytes: float) -> str:
+    """A number of bytes in words.
+
+    >>> _gigabytes(3 * 10**9), _gigabytes(8 * 10**36)
+    ('3 GB', '8e+27 GB')
+    """
+    return f"{min(n_bytes, 10**300) / 1e9:.3g} GB"  # a larger int is no float
 
 
 class Intractable(EnergaxError):

@@ -18,26 +18,29 @@ from sklearn.utils import check_random_state
 from .._util.keys import as_key, fold_in
 from .._util.sizes import number_of_rows, pad_size, pad_weighted
 from ..energy import Energy
-from ..errors import BadInput, Diverged, check_number
+from ..errors import Diverged
 from ..estimate import Estimate
 from ..fitting import Fit, Learner, ValidatedRows
 from ..fitting import fit as run_fit
 from ..infer import log_prob, sample
 from ..learn import Descent, Objective
+from ._common.frames import returns_frames
 from ._common.resume import ResumedLearner
 from ._common.saving import SaveLoadMixin
 from ._common.sklearn_errors import ConvergenceWarning as ConvergenceWarning
 from ._common.sklearn_errors import NotFitted as NotFitted
+from ._common.sklearn_errors import reword_warnings
 from ._common.sklearn_errors import translate_sklearn_errors as translate_sklearn_errors
 from ._common.table import mask_missing
 from ._common.validation import InputValidation
 
 
-def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate `fit` or `partial_fit` so that an error restores the attributes from before the call."""
+def check_and_rollback(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate `fit` or `partial_fit`: check all settings first; an error restores the attributes."""
 
     @functools.wraps(method)
     def learn(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        self._check_settings()
         before = dict(vars(self))
         try:
             return method(self, *arguments, **keywords)
@@ -52,9 +55,10 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
 class EnergyEstimator(SaveLoadMixin, InputValidation):
     """The base of all estimators: a model, a default learner and a default inference.
 
-    A subclass has an `__init__` that only stores its arguments, and a `fit` that validates the input
-    (`_check_X`), enters the precision (`_precision`), builds the energy and the learner, and passes them to
-    `_learn`. The mathematics is in `energies`, `learn` and `infer`.
+    A subclass has an `__init__` that only stores its arguments, a table of their valid values (`_settings`),
+    which is checked before `fit` and `partial_fit`, and a `fit` that validates the input (`_check_X`), enters
+    the precision (`_precision`), builds the energy and the learner, and passes them to `_learn`. The
+    mathematics is in `energies`, `learn` and `infer`.
     """
 
     fit_: Fit
@@ -63,7 +67,9 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
     def __init_subclass__(cls, **options: Any) -> None:
         for name in ("fit", "partial_fit"):
             if name in vars(cls):
-                setattr(cls, name, rollback_on_error(vars(cls)[name]))
+                setattr(cls, name, check_and_rollback(vars(cls)[name]))
+        if "impute" in vars(cls):
+            setattr(cls, "impute", returns_frames(vars(cls)["impute"]))  # noqa: B010
         super().__init_subclass__(**options)
 
     # -- precision and randomness ----------------------------------------------------------
@@ -109,6 +115,7 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
         pad: bool = True,
         validated: bool = False,
         components: int | None = None,
+        before: float | None = None,
         **options: Any,
     ) -> Fit:
         """Run `fit` and set the fitted attributes; raise if it diverged, warn if it did not converge.
@@ -122,6 +129,8 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
             pad: whether to pad few rows with rows of weight 0, so that small tables share compiled code.
             validated: whether the data have been validated, so that `fit` need not check them.
             components: the number of components to pad those of the energy to, or None.
+            before: the last objective of the fit that a warm start continues; a first epoch that changes it
+                by no more than the tolerance has converged, as in scikit-learn.
             options: further arguments of `fit`.
         """
         n, size = number_of_rows(data), options.pop("batch_size", None)
@@ -138,6 +147,8 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
         result = run_fit(padded, learner=learner, batch_size=size, **rows, **options)
         if components is not None:
             result = dataclasses.replace(result, energy=result.energy.crop(energy.n_components))
+        if before is not None:
+            result = _compare_with_previous(result, learner, before)
         name = type(self).__name__
         if result.status == "diverged":
             raise Diverged(f"{name} {result.message}. {self._divergence_hint(result)}")
@@ -174,13 +185,6 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
             return Descent(objective(), optimizer(), **self._descent_options())
         if isinstance(learner, Objective):
             return Descent(learner, optimizer(), **self._descent_options())
-        if not isinstance(learner, Learner):
-            raise BadInput(
-                "learner",
-                type(learner).__name__,
-                "an energax learner or objective",
-                "Try energax.learn.Descent(objective, optimizer).",
-            )
         return learner
 
     def _descent_options(self) -> dict[str, Any]:
@@ -189,9 +193,7 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
 
     def _adam(self, name: str = "learning_rate") -> optax.GradientTransformation:
         """Return Adam with the step size that is the argument of this name."""
-        rate = getattr(self, name)
-        check_number(name, rate, lambda rate: 0 <= rate < np.inf, remedy="Try 0.001.")
-        return optax.adam(float(rate))
+        return optax.adam(float(getattr(self, name)))
 
     def _learn_more(self, energy: Energy, data: dict[str, Any], learner: Learner, **options: Any) -> Fit:
         """Run one epoch for `partial_fit`; every call has its own noise and order of rows."""
@@ -212,6 +214,16 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
         return learner if before is None or before.state is None else ResumedLearner(learner, before.state)
 
 
+def _compare_with_previous(result: Fit, learner: Learner, before: float) -> Fit:
+    """Return a fit of one epoch as converged if its objective is that of the previous fit."""
+    if result.status != "reached max_iter" or result.n_epochs != 1:
+        return result  # with more epochs it has compared them itself
+    change = abs(before - float(result.history["objective"][0]))
+    if not change <= float(getattr(learner, "tol", None) or 0.0):
+        return result
+    return dataclasses.replace(result, status="converged", message="converged after 1 epoch of a warm start")
+
+
 class Density(EnergyEstimator):
     """An estimator of the density of rows: `score_samples`, `log_prob`, `sample`."""
 
@@ -227,13 +239,17 @@ class Density(EnergyEstimator):
         """The inference method that draws n rows; None for the default."""
         return None
 
+    def _draws_hint(self) -> str:
+        """The advice in the warning of an estimate from too few draws."""
+        return "Take its standard error as a lower bound."
+
     def log_prob(self, X: Any) -> Estimate:
         """Return log p(x) of every row in nats, with its standard error and its kind."""
         return self._log_prob(self._check_new_X(X))
 
     def _log_prob(self, X: np.ndarray) -> Estimate:
         """Return log p(x) of the rows of a validated table."""
-        with self._precision():
+        with self._precision(), reword_warnings(self._draws_hint()):
             return log_prob(self.energy_, self._to_data(X), method=self._log_prob_method(), key=self._key(1))
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -263,4 +279,4 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_components
+        return self.energy_.spaces["z"].size

@@ -32,9 +32,9 @@ def check_data(energy: Energy, data: Any, argument: str = "data") -> dict[str, A
         names = ", ".join(repr(n) for n in energy.spaces)
         expected = f"a dict of arrays by variable name, among {names}"
         raise BadInput(argument, type(data).__name__, expected, 'Try {"x": X}.')
-    unknown = sorted(set(data) - set(energy.spaces))
+    unknown = set(data) - set(energy.spaces)
     if unknown or not data:
-        raise BadInput(argument, f"the names {sorted(data)}", f"some of {sorted(energy.spaces)}")
+        raise BadInput(argument, f"the names {sorted(data, key=str)}", f"some of {sorted(energy.spaces)}")
     out = {name: energy.spaces[name].check(value, f"{argument}[{name!r}]") for name, value in data.items()}
     counts = {}
     for name, value in out.items():
@@ -58,7 +58,7 @@ def check_weights(weights: Any, n: int, dtype: Any = np.float32) -> np.ndarray:
     expected = f"({n},): one number per row"
     try:
         w = np.asarray(weights, dtype=dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadInput("weights", f"{type(weights).__name__} with non-numeric entries", expected) from None
     if w.shape != (n,):
         raise BadInput("weights", f"shape {w.shape}", expected)
@@ -138,4 +138,5 @@ def shuffle_batches(key: jax.Array, epoch: int, n: int, n_batches: int, size: in
 
 def is_stream(data: Any) -> bool:
     """Return whether data is an iterable of batches, or a function that returns one, instead of arrays."""
-    return callable(data) or (isinstance(data, Iterable) and not isinstance(data, Mapping | np.ndarray | str))
+    is_table = isinstance(data, Mapping | str | bytes) or hasattr(data, "shape")
+    return callable(data) or (isinstance(data, Iterable) and not is_table)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from .._util.keys import as_key
 from ..energy import Energy
-from ..errors import BadInput, check_whole_number
+from ..errors import BadInput, check_memory, check_whole_number, describe
 from ..parameters import Freeze, with_energy_precision
 from ..programs import MOST_NUMBERS, engine, run_on_one_engine, use_engine
 from ._arrays import fit_arrays
@@ -54,7 +55,7 @@ def fit(
         validation: validation rows: a dict, or a fraction of `data`. The energy with the lowest
             validation loss is returned; with `patience`, the fit stops so many epochs after it.
         freeze: parameters that are not learned: dotted names, or a function from the energy to leaves.
-        n_init: restarts from `energy.initialise`, side by side; the best is returned, all are kept.
+        n_init: restarts from `energy.initialise`; the best is returned, all are kept.
         initialise: whether to start from `energy.initialise` (default: only with `n_init > 1`).
         callbacks: each is called after every epoch with a dict (epoch, step, objective, energy,
             partner, history); one that returns True stops the fit.
@@ -82,7 +83,10 @@ def fit(
         raise BadInput("steps", "both epochs and steps", "one of the two")
     if patience is not None and validation is None:
         raise BadInput("patience", "no validation rows", "validation= rows or a fraction", "")
-    run = Run(energy, learner, key, freeze, patience, tuple(callbacks), checkpoint, mesh, progress)
+    callbacks = _check_options(callbacks, mesh, progress, initialise, freeze)
+    numbers = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(energy))
+    check_memory("n_init", n_init, int(n_init) * numbers, "the parameters of all starts")
+    run = Run(energy, learner, key, freeze, patience, callbacks, checkpoint, mesh, progress)
     options: dict[str, Any] = {
         "steps": steps,
         "batch_size": batch_size,
@@ -103,10 +107,31 @@ def fit(
             return fit_stream(run, data, epochs or 1, validation)
 
 
+def _check_options(callbacks: Any, mesh: Any, progress: Any, initialise: Any, freeze: Any) -> tuple[Any, ...]:
+    """Return the callbacks as a tuple; raise if one of these arguments of `fit` is not valid."""
+    several = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+    if not isinstance(callbacks, Iterable) or not all(map(callable, several)):
+        expected = "a list of functions of a dict"
+        raise BadInput("callbacks", describe(callbacks), expected, "Try callbacks=[function].")
+    if mesh is not None and not isinstance(mesh, jax.sharding.Mesh):
+        raise BadInput("mesh", describe(mesh), "a jax.sharding.Mesh, or None")
+    for name, value in {"progress": progress, "initialise": initialise}.items():
+        known = value is None or isinstance(value, bool | np.bool_) or (isinstance(value, int) and value >= 0)
+        if not known:
+            raise BadInput(name, describe(value), "True or False")
+    known = freeze is None or callable(freeze) or isinstance(freeze, str | list | tuple | set | frozenset)
+    if not known:
+        expected = "names of parameters, or a function from the energy to leaves"
+        raise BadInput("freeze", describe(freeze), expected)
+    return several
+
+
 def _is_large(data: Any) -> bool:
     """Return whether the data have more numbers than an array of an interpreted program may have."""
     rows = data.data if isinstance(data, ValidatedRows) else data
-    return sum(getattr(leaf, "size", 0) for leaf in jax.tree.leaves(rows)) > MOST_NUMBERS
+    # Not the tree itself: JAX sorts the keys of a dict, which are not checked yet.
+    values = list(rows.values()) if isinstance(rows, Mapping) else rows
+    return sum(getattr(leaf, "size", 0) for leaf in jax.tree.leaves(values)) > MOST_NUMBERS
 
 
 def _check_counts(**counts: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -13,12 +13,13 @@ import numpy as np
 
 from .._util.arrays import asarray
 from ..batch import Batch
-from ..errors import BadInput
+from ..errors import BadInput, describe
 from ..missing import Masked
 from ..programs import jit
 from . import _epochs
 from ._batching import pad_to_multiple
-from ._checkpoint import fingerprint, load_carry, save_carry
+from ._checkpoint import load_carry, position_in_epoch, save_carry
+from ._fingerprint import fingerprint
 from ._progress import Bar
 from ._result import Fit
 from ._run import Run
@@ -40,7 +41,9 @@ class _Batches:
             )
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-        for i, item in enumerate(self.source() if callable(self.source) else self.source):
+        for i, item in enumerate(self._read()):
+            if isinstance(item, tuple) and len(item) != 2:
+                raise BadInput(f"batch {i}", f"a tuple of {len(item)}", "a dict, or (dict, weights)")
             data, weights = item if isinstance(item, tuple) else (item, None)
             data, weight = self.run.check_rows(data, weights, f"batch {i}")
             if self.names not in (None, frozenset(data)):
@@ -51,6 +54,16 @@ class _Batches:
             self.size = max(self.size, len(weight))
             data, weight = pad_to_multiple(data, weight, self.size)
             yield pad_to_multiple(data, weight, self.run.shards)
+
+    def _read(self) -> Any:
+        """The batches of one epoch."""
+        if not callable(self.source):
+            return self.source
+        batches = self.source()
+        if not isinstance(batches, Iterable):
+            found = f"a function that returns {describe(batches)}"
+            raise BadInput("data", found, "a function that returns an iterator of dicts")
+        return batches
 
     def _mask(self, data: dict[str, Any]) -> dict[str, Any]:
         """Mask the variables that had missing values in any batch so far, so that the step compiles once."""
@@ -105,7 +118,7 @@ class _StreamLoop:
         self.identity = "stream/" + fingerprint(run.original, run.learner, run.key, run.trainable, held_out)
 
     def go(self, batches: Any, epochs: int) -> Fit:
-        self._resume()
+        self._resume(epochs)
         run, stopped = self.run, False
         with Bar(run.progress, epochs, len(self.history)) as bar:
             while len(self.history) < epochs and int(self.start.code) == _epochs.RUNNING and not stopped:
@@ -148,10 +161,11 @@ class _StreamLoop:
             extra = {"identity": self.identity, "position": self.position, "totals": self.totals.tolist()}
             save_carry(self.run.checkpoint, (self.start, self.now), self.history, extra)
 
-    def _resume(self) -> None:
-        if not self.run.checkpoint:
+    def _resume(self, epochs: int) -> None:
+        checkpoint = self.run.checkpoint
+        if not checkpoint:
             return
-        saved = load_carry(self.run.checkpoint, (self.start, self.now), self.identity)
+        saved = load_carry(checkpoint, (self.start, self.now), self.history, self.identity, epochs)
         if saved:
             (self.start, self.now), self.history, document = saved
-            self.position, self.totals = document["position"], np.array(document["totals"])
+            self.position, self.totals = position_in_epoch(checkpoint, document, len(self.totals))

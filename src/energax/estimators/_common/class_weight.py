@@ -30,10 +30,6 @@ def class_weights(
         total = np.bincount(index, weight, minlength=len(classes))
         # A class without weight has no rows to give more weight to.
         return np.where(total > 0, total.sum() / (len(classes) * np.where(total > 0, total, 1)), 0.0)
-    if not isinstance(class_weight, dict):
-        raise BadInput(
-            "class_weight", repr(class_weight), "None, 'balanced', or a dict from labels to numbers >= 0"
-        )
     labels = {label: i for i, label in enumerate(classes.tolist())}
     weights = np.ones(len(classes))
     for label, value in class_weight.items():

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import BadInput, check_number, check_whole_number
+from ...errors import BadInput
 
 
 def early_stopping_options(estimator: Any, n_rows: int) -> dict[str, Any]:
     """Return `early_stopping`, `validation_fraction` and `n_iter_no_change` as options of `fit`.
-
-    The last two are validated under their own names even without early stopping.
 
     Args:
         estimator: the estimator with these arguments.
         n_rows: the number of rows of positive weight.
     """
     fraction, patience = estimator.validation_fraction, estimator.n_iter_no_change
-    between = "a number strictly between 0 and 1"
-    check_number("validation_fraction", fraction, lambda fraction: 0 < fraction < 1, between, "Try 0.1.")
-    check_whole_number("n_iter_no_change", patience)
     if not estimator.early_stopping:
         return {}
     n_held_out = n_validation_rows(fraction, n_rows)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import BadInput
 from ...spaces import fixed
+from .settings import Setting
 
 ACTIVATIONS = {
     "identity": lambda: jax.nn.identity,
@@ -81,15 +82,40 @@ def make_network(
     return eqx.nn.Sequential([*layers, *after])
 
 
+def _as_sizes(hidden: Any) -> Any:
+    return (hidden,) if isinstance(hidden, (int, np.integer)) else hidden
+
+
+def _are_sizes(hidden: Any) -> bool:
+    sizes = _as_sizes(hidden)
+    if isinstance(sizes, str | bytes) or not isinstance(sizes, Sequence | np.ndarray):
+        return False
+    if getattr(sizes, "ndim", 1) != 1:
+        return False
+    return all(isinstance(s, (int, np.integer)) and not isinstance(s, bool) and s >= 1 for s in sizes)
+
+
+#: `hidden_layer_sizes`: one number, or a list of numbers; the empty list has no hidden layer.
+LAYER_SIZES = Setting(_are_sizes, "whole numbers >= 1, one per hidden layer")
+ACTIVATION = Setting(
+    lambda value: callable(value) or (isinstance(value, str) and value in ACTIVATIONS),
+    f"a function, or one of {', '.join(ACTIVATIONS)}",
+)
+
+
 def layer_sizes(hidden: Any) -> tuple[int, ...]:
     """Return `hidden_layer_sizes` as a tuple of ints."""
-    sizes = (hidden,) if isinstance(hidden, (int, np.integer)) else hidden
-    valid = isinstance(sizes, Sequence | np.ndarray) and all(
-        isinstance(s, (int, np.integer)) and not isinstance(s, bool) and s >= 1 for s in sizes
-    )
-    if not valid:
-        raise BadInput("hidden_layer_sizes", repr(hidden), "whole numbers >= 1, one per hidden layer")
-    return tuple(int(s) for s in sizes)
+    return tuple(int(s) for s in _as_sizes(hidden))
+
+
+def n_network_numbers(n_in: int, hidden: Any, n_out: int) -> tuple[int, int]:
+    """Return the number of weights, and the number of units for one row, of a network of these sizes.
+
+    >>> n_network_numbers(2, (3,), 1)
+    (13, 4)
+    """
+    sizes = [n_in, *layer_sizes(hidden), n_out]
+    return sum((a + 1) * b for a, b in itertools.pairwise(sizes)), sum(sizes[1:])
 
 
 def activation_function(activation: Any) -> Any:
@@ -97,8 +123,6 @@ def activation_function(activation: Any) -> Any:
     if callable(activation):
         _check_activation(activation)
         return activation
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise BadInput("activation", repr(activation), f"a function, or one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[activation]()
 
 

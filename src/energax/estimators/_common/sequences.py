@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from ..._util.sizes import sequence_size
-from ...errors import BadInput
+from ...errors import BadInput, describe
 from ...missing import Masked
+from .settings import is_numeric
 
 
 class Sequences(NamedTuple):
@@ -67,6 +69,8 @@ def join_sequences(X: Any, lengths: Any, one_column: bool = False) -> tuple[Any,
     >>> join_sequences([[1.0], [2.0]], None)                    # one table of two rows
     ([[1.0], [2.0]], None)
     """
+    if scipy.sparse.issparse(X):
+        raise BadInput("X", "a sparse array", "a dense table", "Call X.toarray() first.")
     if is_list_of_sequences(X, one_column):
         _check_no_lengths(lengths)
         _check_not_empty([len(x) for x in X])
@@ -75,7 +79,7 @@ def join_sequences(X: Any, lengths: Any, one_column: bool = False) -> tuple[Any,
             found = f"sequences with {sorted({t.shape[1] for t in tables})} columns"
             raise BadInput("X", found, "the same number of columns in each sequence")
         return np.concatenate(tables), np.array([len(t) for t in tables])
-    array = X if hasattr(X, "shape") else np.asarray(X)
+    array = X if hasattr(X, "shape") else _as_array(X)
     if len(array.shape) == 3:
         _check_no_lengths(lengths)
         n, steps, d = array.shape
@@ -96,8 +100,17 @@ def is_list_of_sequences(X: Any, one_column: bool = False) -> bool:
         return False
     if not all(isinstance(x, list | tuple) or hasattr(x, "ndim") for x in X):
         return False
-    ndims = {np.ndim(x) for x in X}
+    ndims = {_as_array(x).ndim for x in X}
     return ndims == {2} or (ndims == {1} and one_column and any(len(x) != 1 for x in X))
+
+
+def _as_array(X: Any) -> np.ndarray:
+    """X as an array; raise if its rows have different lengths."""
+    try:
+        return np.asarray(X)
+    except (TypeError, ValueError):
+        expected = "rows of equal length, or a list of tables"
+        raise BadInput("X", "rows of different lengths", expected) from None
 
 
 def _check_no_lengths(lengths: Any) -> None:
@@ -114,9 +127,9 @@ def check_lengths(lengths: Any, n: int) -> np.ndarray | None:
     """Return lengths as an array, or None; raise unless they are whole numbers >= 1 that sum to n."""
     if lengths is None:
         return None
-    found = np.asarray(lengths)
+    found = np.asarray(lengths) if is_numeric(lengths) else np.zeros(0)
     if found.ndim != 1 or not found.size or found.dtype.kind not in "iu" or (found < 1).any():
-        raise BadInput("lengths", f"{lengths!r:.60}", "whole numbers >= 1, one per sequence")
+        raise BadInput("lengths", describe(lengths), "whole numbers >= 1, one per sequence")
     if found.sum() != n:
         raise BadInput("lengths", f"a sum of {found.sum()}", f"{n}, the number of rows of X")
     return found.astype(np.int64)

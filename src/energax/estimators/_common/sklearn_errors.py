@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
 from sklearn.exceptions import NotFittedError as _SklearnNotFitted
 
 from ... import errors
 from ...errors import BadInput
+from .columns import ENCODE
 
 _FITTED_WITH = ("X", "the columns that the model was fitted with")
-_ENCODE = ("", "", "Encode the strings as numbers first, for example with OneHotEncoder.")
+_ENCODE = ("", "", ENCODE)
+_UNKNOWN = ("", "", "")
+_RESHAPE = "Reshape your data: one column by X.reshape(-1, 1), one row by X.reshape(1, -1)."
 #: Part of a message of scikit-learn → (argument, expected, remedy) of ours. "" keeps the caller's text. The
 #: first match is used.
 _TRANSLATIONS = {
@@ -25,6 +30,8 @@ _TRANSLATIONS = {
     "y should be a 1d array": ("y", "one label for each row: shape (n_samples,)", ""),
     "X contains NaN": ("X", "", "Impute the missing values, or use GaussianMixture, which allows them."),
     "X contains infinity": ("X", "", "Remove or clip those rows."),
+    "Expected 2D array": ("", "", _RESHAPE),
+    "inhomogeneous": ("", "", "Pass rows of equal length."),
     "Complex": ("", "", "Pass real and imaginary parts as separate columns."),
     "Sparse": ("", "", "Call X.toarray() first."),
     "could not convert": _ENCODE,
@@ -41,16 +48,48 @@ class NotFitted(errors.NotFitted, _SklearnNotFitted):
 
 
 @contextlib.contextmanager
-def translate_sklearn_errors(argument: str, expected: str) -> Iterator[None]:
-    """Raise a `BadInput` with a remedy in place of scikit-learn's `ValueError`."""
+def reword_warnings(remedy: str) -> Iterator[None]:
+    """Replace the last sentence of convergence warnings, which names arguments of functions of `infer`."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        text: Any = warning.message
+        if issubclass(warning.category, errors.ConvergenceWarning):
+            text = ConvergenceWarning(f"{str(text).rstrip('.').rpartition('. ')[0]}. {remedy}")
+        warnings.warn(text, warning.category, stacklevel=6)
+
+
+class BadType(BadInput, TypeError):
+    """A `BadInput` that is a `TypeError` too, as scikit-learn's own error is."""
+
+
+@contextlib.contextmanager
+def translate_sklearn_errors(
+    argument: str, expected: str, explain: Callable[[], tuple[str, str] | None] = lambda: None
+) -> Iterator[None]:
+    """Raise a `BadInput` with a remedy in place of an error of scikit-learn's validation.
+
+    Args:
+        argument: the argument that is validated.
+        expected: its valid values, in words.
+        explain: called after an error about values that are not numbers; returns what was found, and a
+            remedy, or None.
+    """
     try:
         yield
     except BadInput:
         raise
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         found = " ".join(str(error).split()).rstrip(".")
         # Without the printed table, and without advice about models of other libraries.
         found = found.partition(" does not accept missing values")[0].partition(" [[")[0]
+        found = found.partition(" instead: array=")[0].partition(". Use '.toarray()'")[0]
         found = found.rpartition(". ")[0] if " contains NaN. " in found else found
-        ours = next((ours for words, ours in _TRANSLATIONS.items() if words in found), ("", "", ""))
-        raise BadInput(ours[0] or argument, found, ours[1] or expected, ours[2]) from None
+        ours = next((ours for words, ours in _TRANSLATIONS.items() if words in found), _UNKNOWN)
+        explained = explain() if ours in (_UNKNOWN, _ENCODE) else None
+        kind = BadType if isinstance(error, TypeError) else BadInput
+        if explained is not None:
+            argument, ours = argument.partition(",")[0], ("", "", explained[1])
+            found = f"{explained[0]} ({found})" if kind is BadType else explained[0]
+        raise kind(ours[0] or argument, found, ours[1] or expected, ours[2]) from None

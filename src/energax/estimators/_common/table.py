@@ -55,6 +55,16 @@ def check_binary(X: np.ndarray, remedy: str = "Set binarize= to a threshold.") -
     return X
 
 
+def check_unit_interval(X: np.ndarray) -> np.ndarray:
+    """Return X; raise unless all values are from 0 to 1, or missing."""
+    outside = ~((X >= 0) & (X <= 1) | np.isnan(X))
+    if outside.any():
+        i, j = np.argwhere(outside)[0]
+        expected = "zeros and ones, or probabilities between them"
+        raise BadInput("X", f"{X[i, j]:g} in row {i}, column {j}", expected, "Set binarize= to a threshold.")
+    return X
+
+
 def binarize(X: np.ndarray, threshold: float | None) -> np.ndarray:
     """Return X with values above the threshold as 1 and others as 0; NaN stays NaN.
 

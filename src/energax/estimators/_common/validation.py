@@ -10,8 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as _SklearnNotFitted
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ...errors import BadInput, check_whole_number
+from ...errors import BadInput, check_memory, check_whole_number
 from ...missing import Masked
+from .columns import bad_column, check_no_dates
+from .settings import Setting, check_settings
 from .sklearn_errors import NotFitted, translate_sklearn_errors
 from .table import drop_zero_weight
 
@@ -21,6 +23,8 @@ _PLAIN_DTYPES = tuple(map(np.dtype, (np.float32, np.float64, np.int32, np.int64)
 class InputValidation(BaseEstimator):
     """Validation of the arguments of `fit`, `predict` and other methods."""
 
+    #: The valid values of every argument of the constructor.
+    _settings: ClassVar[dict[str, Setting]] = {}
     #: Whether X may have missing values (NaN, masked arrays).
     _allow_nan: ClassVar[bool] = False
     #: Whether X may be a scipy.sparse array, which is converted to a dense one.
@@ -43,6 +47,20 @@ class InputValidation(BaseEstimator):
         if str(dtype) not in ("float32", "float64"):
             raise BadInput("dtype", repr(dtype), "'float32' or 'float64'")
         return np.dtype(str(dtype))
+
+    # -- settings ----------------------------------------------------------------------------
+
+    def _check_settings(self, *only: str) -> None:
+        """Raise `BadInput` if an argument of the constructor is not valid, or one of those named."""
+        check_settings(self, *only)
+
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        """Return the numbers that a fit to (n, d) holds, and what they are, by the setting that decides."""
+        return {}
+
+    def _numbers_per_draw(self) -> int:
+        """How many numbers `sample` holds for every row that it draws."""
+        return getattr(self, "n_features_in_", 1)
 
     # -- tables ------------------------------------------------------------------------------
 
@@ -76,7 +94,8 @@ class InputValidation(BaseEstimator):
         expected = "finite numbers of shape (n_samples, n_features)" + (
             ", NaN for missing values" if allow_nan else ""
         )
-        with translate_sklearn_errors("X" if y is None else "X, y", expected):
+        check_no_dates(X, expected)
+        with translate_sklearn_errors("X" if y is None else "X, y", expected, lambda: bad_column(X)):
             if y is None:
                 X = validate_data(self, X, **options)
             else:
@@ -85,6 +104,8 @@ class InputValidation(BaseEstimator):
             X = X.toarray()
         if reset:
             self.dtype_ = np.dtype(self._dtype or X.dtype)
+            for name, (numbers, what) in self._largest_arrays(*X.shape).items():
+                check_memory(name, getattr(self, name), numbers, what, self.dtype_.itemsize)
         X = self._check_range(np.ascontiguousarray(X))
         return X if y is None else (X, y)
 
@@ -145,6 +166,8 @@ class InputValidation(BaseEstimator):
         dtype = getattr(self, "dtype_", X.dtype)  # a model of words has no dtype_
         with translate_sklearn_errors("sample_weight", "one finite number >= 0 for each row, not all 0"):
             weight = _check_sample_weight(sample_weight, X, dtype=dtype, ensure_non_negative=True)
+        if not np.isfinite(weight).all():  # scikit-learn does not check a single number
+            raise BadInput("sample_weight", "NaN or infinity", "finite numbers >= 0")
         if not weight.any():
             raise BadInput("sample_weight", "only zeros", "at least one weight > 0")
         return weight
@@ -154,15 +177,11 @@ class InputValidation(BaseEstimator):
         X, weight = drop_zero_weight(X, weight=self._check_weight(sample_weight, X))
         return X, weight
 
-    def _check_counts(self, *names: str) -> None:
-        """Raise unless the arguments of these names are whole numbers >= 1."""
-        for name in names:
-            check_whole_number(name, getattr(self, name))
-
     def _check_n_samples(self, n_samples: Any) -> int:
         """Return the argument of `sample` as an int; raise if the model is not fitted."""
         self._check_fitted()
         check_whole_number("n_samples", n_samples)
+        check_memory("n_samples", n_samples, int(n_samples) * self._numbers_per_draw(), "the draws")
         return int(n_samples)
 
     def _check_fitted(self) -> None:

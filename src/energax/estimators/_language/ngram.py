@@ -10,10 +10,11 @@ import numpy as np
 from ..._util.keys import numpy_generator
 from ...energies._language.ngram import NGram
 from ...energies._language.ngram_smoothing import AddK, Katz, KneserNey, Smoothing
-from ...errors import BadInput, check_whole_number
+from ...errors import BadInput, check_memory, check_whole_number, describe
 from ...estimate import Estimate
 from ...vocabulary import Vocabulary
 from .._base import EnergyEstimator, translate_sklearn_errors
+from .._common.settings import NONE, RANDOM_STATE, WHOLE, instance, one_of
 
 _SMOOTHINGS: dict[str, Callable[[], Smoothing]] = {
     "kneser-ney": KneserNey,
@@ -59,6 +60,16 @@ class NGramModel(EnergyEstimator):
     1.3104
     """
 
+    _settings = {
+        "order": WHOLE,
+        "smoothing": one_of(*_SMOOTHINGS) | instance(Smoothing, "KneserNey(), Katz() or AddK(k)"),
+        "min_count": WHOLE,
+        "max_size": WHOLE | NONE,
+        "vocabulary": instance(Vocabulary, "an energax.data.Vocabulary") | NONE,
+        "tokens": one_of(*_TOKENS),
+        "random_state": RANDOM_STATE,
+    }
+
     def __init__(
         self,
         order: int = 3,
@@ -86,10 +97,11 @@ class NGramModel(EnergyEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Count the sentences in X; a sentence of weight 2 counts twice, one of weight 0 not at all."""
-        self._check_counts("order")
         smoothing = self._make_smoothing()
         X = self._check_rows(X)
         sentences, strings = self._sentences(X), isinstance(X[0], str)
+        n_words = sum(map(len, sentences))
+        check_memory("order", self.order, int(self.order) * n_words, "the counts of n-grams of all lengths")
         weight = self._check_sentence_weight(sample_weight, len(sentences))
         vocabulary = self._make_vocabulary(sentences, weight)
         ids = _encode_sentences(vocabulary, sentences)
@@ -147,6 +159,7 @@ class NGramModel(EnergyEstimator):
     def next_words(self, context: Any = "", n: int = 5) -> list[tuple[str, float]]:
         """The `n` most probable next words and their probabilities; "" is the start of a sentence."""
         self._check_fitted()
+        check_whole_number("n", n)
         probs = self.energy_.next_probs(self._history(context))
         best = np.argsort(-probs, kind="stable")[:n]
         return [(self.vocabulary_.words[i], float(probs[i])) for i in best if probs[i] > 0]
@@ -159,6 +172,7 @@ class NGramModel(EnergyEstimator):
         self._check_fitted()
         for name, value in (("n_samples", n_samples), ("max_length", max_length)):
             check_whole_number(name, value)
+        check_memory("n_samples", n_samples, int(n_samples), "the sentences", itemsize=64)
         rng, history = numpy_generator(self._key(2)), self._history(context)
         options: dict[str, Any] = {"history": history, "end": self.vocabulary_.end_id, "most": max_length}
         draws = [self.energy_.generate(rng, **options) for _ in range(n_samples)]
@@ -171,12 +185,7 @@ class NGramModel(EnergyEstimator):
     def _make_smoothing(self) -> Smoothing:
         """The argument `smoothing` as an object."""
         chosen = self.smoothing
-        if isinstance(chosen, Smoothing):
-            return chosen
-        if not isinstance(chosen, str) or chosen not in _SMOOTHINGS:
-            names = ", ".join(map(repr, _SMOOTHINGS))
-            raise BadInput("smoothing", repr(chosen), f"{names}, or KneserNey(), Katz() or AddK(k)")
-        return _SMOOTHINGS[chosen]()
+        return _SMOOTHINGS[chosen]() if isinstance(chosen, str) else chosen
 
     def _make_vocabulary(self, sentences: list[list[str]], weight: np.ndarray | None) -> Vocabulary:
         """The argument `vocabulary`, or one made from the sentences."""
@@ -185,8 +194,6 @@ class NGramModel(EnergyEstimator):
             # Sentences of weight 0 add no words.
             counted = [s for i, s in enumerate(sentences) if weight is None or weight[i] > 0]
             return Vocabulary.build(counted, min_count=self.min_count, max_size=self.max_size)
-        if not isinstance(given, Vocabulary):
-            raise BadInput("vocabulary", type(given).__name__, "an energax.data.Vocabulary")
         if given.begin is None:
             raise BadInput("vocabulary", "one without a begin marker", "a begin marker", "Try begin='<s>'.")
         return given
@@ -194,20 +201,20 @@ class NGramModel(EnergyEstimator):
     def _tokenise(self, sentence: Any, name: str = "context") -> list[str]:
         """A sentence as a list of words."""
         if isinstance(sentence, str):
-            if self.tokens not in _TOKENS:
-                raise BadInput("tokens", repr(self.tokens), f"one of {', '.join(map(repr, _TOKENS))}")
+            self._check_settings("tokens")  # it may have been set after `fit`
             return _TOKENS[self.tokens](sentence)
         if isinstance(sentence, bytes) or not isinstance(sentence, (Sequence, np.ndarray)):
             raise BadInput(name, f"{sentence!r:.40}", "a string or a list of words")
-        invalid = next((word for word in sentence if not isinstance(word, str)), None)
-        if invalid is not None:
+        invalid = [word for word in sentence if not isinstance(word, str)]
+        if invalid:
             hint = "For a model of numbers see energax.energies.NGram.from_sequences."
-            raise BadInput(name, f"{invalid!r:.40} for a word", "words that are str", hint)
+            raise BadInput(name, f"{describe(invalid[0])} for a word", "words that are str", hint)
         return list(sentence)
 
     def _check_rows(self, X: Any) -> list[Any]:
         """X as a list of sentences; raises if it is empty or a single text."""
-        if isinstance(X, (str, bytes, dict)) or not isinstance(X, Iterable):
+        single = isinstance(X, (str, bytes, dict)) or getattr(X, "shape", None) == ()
+        if single or not isinstance(X, Iterable):
             raise BadInput("X", f"one {type(X).__name__}", _EXPECTED, "Put it in a list: [text].")
         rows = list(X)
         if not rows:

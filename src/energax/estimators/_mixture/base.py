@@ -11,12 +11,13 @@ import optax
 
 from ..._util import sizes
 from ..._util.arrays import asarray
-from ...errors import BadInput, check_number
+from ...errors import BadInput
 from ...infer import sample
 from ...infer._exact import components
 from ...learn import EM, Descent, Objective
 from ...missing import any_nan, is_masked
 from .._base import Density
+from .._common.settings import ARRAY, COMMON, FLAG, NONE, NOT_NEGATIVE, WHOLE, Setting
 from .._common.table import check_no_empty_column
 from .padding import padded_components, padded_energy
 
@@ -32,8 +33,15 @@ class MixtureEstimator(Density):
     """
 
     _allow_nan = True
-    #: Arguments besides `tol` that must be numbers >= 0.
-    _not_negative: ClassVar[tuple[str, ...]] = ()
+    _settings: ClassVar[dict[str, Setting]] = {
+        **COMMON,
+        "n_components": WHOLE,
+        "tol": NOT_NEGATIVE,
+        "max_iter": WHOLE,
+        "n_init": WHOLE,
+        "weights_init": ARRAY | NONE,
+        "warm_start": FLAG,
+    }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -50,6 +58,8 @@ class MixtureEstimator(Density):
         """
         X, data, weight = self._validate_input(X, sample_weight, reset=True)
         self.n_batches_seen_ = 0
+        warm = self.warm_start and hasattr(self, "fit_")
+        before = float(self.fit_.history["objective"][-1]) if warm else None
         with self._precision():
             start, initialise, n_init = self._start(X, data, weight)
             self._learn(
@@ -63,6 +73,7 @@ class MixtureEstimator(Density):
                 initialise=initialise,
                 tolerance=True,
                 components=padded_components(self.n_components, data, self.learner),
+                before=before,
             )
         return self
 
@@ -99,7 +110,6 @@ class MixtureEstimator(Density):
 
     def _validate_input(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
         """Return X, the data of the model and the weights."""
-        self._check_parameters()
         X = self._check_X(X, reset=reset)
         X, weight = self._drop_zero_weight(X, sample_weight)
         if reset and len(X) < self.n_components:
@@ -113,10 +123,9 @@ class MixtureEstimator(Density):
         check_no_empty_column(data["x"])
         return X, data, weight
 
-    def _check_parameters(self) -> None:
-        self._check_counts("n_components", "max_iter", "n_init")
-        for name in ("tol", *self._not_negative):
-            check_number(name, getattr(self, name))
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        k = min(int(self.n_components), n)
+        return {"n_init": (int(self.n_init) * k * d, "the components of all starts")}
 
     def _previous_model(self, d: int, **unchanged: bool) -> Any:
         """Return the model of the previous fit, for a warm start, in the dtype of this one.
@@ -141,9 +150,11 @@ class MixtureEstimator(Density):
         """Return EM, or the argument `learner`."""
         if self.learner is None:
             if not is_masked(data["x"]):
-                row, k = data["x"].shape[1] * self.dtype_.itemsize, sizes.power_of_two(self.n_components)
+                n, d = data["x"].shape
+                row, k = d * self.dtype_.itemsize, sizes.power_of_two(self.n_components)
                 most = min(sizes.ONE_CENTRE_BYTES.rows(row), sizes.ALL_CENTRES_BYTES.rows(row * k))
-                options["chunk"] = max(_FEWEST_ROWS, most)
+                # At most all rows, so that models of a small table share a program.
+                options["chunk"] = max(_FEWEST_ROWS, min(most, sizes.power_of_two(n)))
             # An array, so that another tolerance needs no compilation.
             return EM(tol=asarray(self.tol, self.dtype_), **options)
         if isinstance(self.learner, Objective):

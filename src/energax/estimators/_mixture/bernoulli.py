@@ -10,7 +10,10 @@ import numpy as np
 from ..._util.arrays import asarray
 from ...energies import Bernoullis
 from ...errors import BadInput
+from ...estimate import Estimate
+from ...infer._exact import components
 from ...mixture import Mixture
+from .._common.settings import ANY_NUMBER, ARRAY, FINITE_NOT_NEGATIVE, NONE
 from .._common.table import binarize, mask_missing
 from .base import MixtureEstimator
 
@@ -26,7 +29,7 @@ class BernoulliMixture(MixtureEstimator):
             maximum likelihood).
         tol: EM stops when the mean log-likelihood rises by no more than this.
         max_iter: the most iterations of EM.
-        n_init: the number of starts, run side by side; the best fit is kept.
+        n_init: the number of starts; the best fit is kept.
         weights_init, probs_init: start from these parameters, shaped as `weights_` and `probs_`.
         binarize: values above this threshold are 1, others 0; None requires zeros and ones.
         random_state: a seed or a `RandomState`.
@@ -49,7 +52,12 @@ class BernoulliMixture(MixtureEstimator):
     """
 
     _sparse = True
-    _not_negative = ("alpha",)
+    _settings = {
+        **MixtureEstimator._settings,
+        "alpha": FINITE_NOT_NEGATIVE,
+        "probs_init": ARRAY | NONE,
+        "binarize": ANY_NUMBER | NONE,
+    }
 
     def __init__(
         self,
@@ -81,6 +89,7 @@ class BernoulliMixture(MixtureEstimator):
         self.learner = learner
 
     def _to_data(self, X: np.ndarray) -> dict[str, Any]:
+        self._check_settings("binarize")  # it may have been set after `fit`
         return {"x": mask_missing(binarize(X, self.binarize))}
 
     def _start(self, X: np.ndarray, data: Any, weight: Any) -> tuple[Any, bool, int]:
@@ -100,6 +109,33 @@ class BernoulliMixture(MixtureEstimator):
         """Return the model of the previous fit, with the present `alpha`."""
         model = self._previous_model(d)
         return Mixture(Bernoullis(model.components.probs, float(self.alpha)), model.weights)
+
+    # -- densities -----------------------------------------------------------------------------
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return log p(x) of every row, over its observed values; −inf if it is impossible."""
+        X = self._check_new_X(X)
+        return np.where(self._is_impossible(X), -np.inf, self._query(components.log_evidence, X))
+
+    def _log_prob(self, X: np.ndarray) -> Estimate:
+        found = super()._log_prob(X)
+        value = np.where(self._is_impossible(X), -np.inf, found.value)
+        return Estimate(value, found.stderr, found.kind, found.method)
+
+    def _is_impossible(self, X: np.ndarray) -> np.ndarray:
+        """Whether every component excludes the row, (n,): only maximum likelihood, alpha=0, excludes values.
+
+        Learning keeps probabilities a rounding error away from 0 and 1, where they could not be learned.
+        """
+        if self.energy_.components.pseudocount:
+            return np.zeros(len(X), bool)
+        X, probs = binarize(X, self.binarize), self.probs_
+        eps = np.finfo(probs.dtype).eps
+        never_on, never_off = (probs <= eps).astype(X.dtype), (probs >= 1 - eps).astype(X.dtype)
+        excluded = (X == 1) @ never_on.T + (X == 0) @ never_off.T
+        return ((excluded > 0) | (self.weights_ == 0)).all(1)
+
+    # -- attributes ----------------------------------------------------------------------------
 
     def _n_parameters(self) -> int:
         k, d = self.probs_.shape

@@ -16,6 +16,7 @@ from ...errors import BadInput
 from ...mixture import Mixture
 from ...programs import jit
 from ...spaces import PositiveDefinite
+from .._common.settings import ARRAY, FINITE_NOT_NEGATIVE, NONE, one_of, whole
 from .base import MixtureEstimator
 
 _COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
@@ -36,7 +37,7 @@ class GaussianMixture(MixtureEstimator):
         tol: EM stops when the mean log-likelihood rises by no more than this.
         reg_covar: added to every variance.
         max_iter: the most iterations of EM.
-        n_init: the number of starts, run side by side; the best fit is kept.
+        n_init: the number of starts; the best fit is kept.
         init_params: the kind of start: "kmeans", "k-means++", "random" or "random_from_data".
         weights_init, means_init, precisions_init: start from these parameters, shaped as `weights_`, `means_`
             and `precisions_`.
@@ -64,7 +65,15 @@ class GaussianMixture(MixtureEstimator):
     [[0.5]]
     """
 
-    _not_negative = ("reg_covar",)
+    _settings = {
+        **MixtureEstimator._settings,
+        "covariance_type": one_of(*_COVARIANCES),
+        "reg_covar": FINITE_NOT_NEGATIVE,
+        "init_params": one_of(*_STARTS),
+        "means_init": ARRAY | NONE,
+        "precisions_init": ARRAY | NONE,
+        "verbose_interval": whole(0),
+    }
 
     def __init__(
         self,
@@ -100,12 +109,6 @@ class GaussianMixture(MixtureEstimator):
         self.verbose = verbose
         self.verbose_interval = verbose_interval
         self.learner = learner
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for name, legal in (("covariance_type", _COVARIANCES), ("init_params", _STARTS)):
-            if getattr(self, name) not in legal:
-                raise BadInput(name, repr(getattr(self, name)), f"one of {', '.join(map(repr, legal))}")
 
     # -- the start ---------------------------------------------------------------------------
 

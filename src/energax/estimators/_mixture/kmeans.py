@@ -13,11 +13,21 @@ from ..._util import sizes
 from ..._util.arrays import asarray
 from ...energies import Centroids
 from ...energies._emissions.centroids import hartigan_wong
-from ...errors import BadInput, check_number
+from ...errors import BadInput
 from ...infer._exact import components
 from ...learn import EM
 from ...missing import value_of
 from .._base import EnergyEstimator
+from .._common.settings import (
+    ARRAY,
+    COMMON,
+    FINITE_NOT_NEGATIVE,
+    FLAG,
+    FUNCTION,
+    NOT_NEGATIVE,
+    WHOLE,
+    one_of,
+)
 from .._common.sklearn_errors import ConvergenceWarning, translate_sklearn_errors
 from .._common.table import check_no_empty_column, mask_missing
 from .padding import padded_components, padded_energy
@@ -38,7 +48,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
     Args:
         n_clusters: the number of clusters.
         init: "k-means++", "random", an array of centres, or a function of (X, k, random_state=).
-        n_init: the number of starts, run side by side; "auto" is 10 for "random", else 1. Centres given by
+        n_init: the number of starts; "auto" is 10 for "random", else 1. Centres given by
             `init` are one start. The best of several fits is then improved by moving single rows (Hartigan
             and Wong, 1979).
         max_iter: the most iterations.
@@ -67,6 +77,17 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
 
     _allow_nan = True
     _sparse = True
+    _settings = {
+        **COMMON,
+        "n_clusters": WHOLE,
+        "init": one_of(*_STARTS) | ARRAY | FUNCTION,
+        "n_init": WHOLE | one_of("auto"),
+        "max_iter": WHOLE,
+        "tol": NOT_NEGATIVE,
+        "copy_x": FLAG,
+        "algorithm": one_of("lloyd", "elkan"),
+        "temperature": FINITE_NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -165,13 +186,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
 
     def _validate_input(self, X: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
         """Return X, the data of the model and the weights."""
-        self._check_counts("n_clusters", "max_iter")
-        if self.n_init != "auto":
-            self._check_counts("n_init")
-        if self.algorithm not in ("lloyd", "elkan"):
-            raise BadInput("algorithm", repr(self.algorithm), "'lloyd' or 'elkan'")
-        for name in ("tol", "temperature"):
-            check_number(name, getattr(self, name))
         X = self._check_X(X, reset=reset)
         X, weight = self._drop_zero_weight(X, sample_weight)
         if reset and len(X) < self.n_clusters:
@@ -183,12 +197,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
             )
         return X, {"x": check_no_empty_column(mask_missing(X))}, weight
 
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        starts, k = 1 if isinstance(self.n_init, str) else int(self.n_init), min(int(self.n_clusters), n)
+        return {"n_init": (starts * k * d, "the centres of all starts")}
+
     def _start(self, X: np.ndarray) -> tuple[Centroids, bool, int]:
         """Return the initial model, whether to initialise it from data, and the number of starts."""
         shape, init = (self.n_clusters, X.shape[1]), self.init
         if isinstance(init, str):
-            if init not in _STARTS:
-                raise BadInput("init", repr(init), "'k-means++', 'random', an array or a function")
             n_init = (10 if init == "random" else 1) if self.n_init == "auto" else self.n_init
             return Centroids(np.zeros(shape, self.dtype_), _STARTS[init]), True, n_init
         if callable(init):
@@ -282,14 +298,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         At temperature 0 it is 1 for the nearest centre and 0 for others.
         """
         X = self._check_new_X(X)
+        self._check_settings("temperature")
         if self.temperature:
             temperature = np.asarray(self.temperature, self.dtype_)
-            return self._query(components.responsibilities, X, temperature)[:, : self.n_clusters]
-        return np.eye(self.n_clusters, dtype=self.dtype_)[self._query(components.nearest, X)[0]]
+            return self._query(components.responsibilities, X, temperature)[:, : len(self.cluster_centers_)]
+        return np.eye(len(self.cluster_centers_), dtype=self.dtype_)[self._query(components.nearest, X)[0]]
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the distance of every row to every centre, (n_samples, n_clusters)."""
-        scores = self._query(components.log_joint, self._check_new_X(X))[:, : self.n_clusters]
+        scores = self._query(components.log_joint, self._check_new_X(X))[:, : len(self.cluster_centers_)]
         return np.sqrt(np.maximum(-scores, 0))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -311,7 +328,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_clusters
+        return len(self.cluster_centers_)
 
 
 def _total(distances: np.ndarray, weight: np.ndarray | None) -> float:

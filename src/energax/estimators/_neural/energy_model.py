@@ -17,8 +17,17 @@ from ...learn import NoiseContrastive
 from ...programs import jit
 from ...samplers import Langevin
 from .._base import Density
-from .._common.layers import NetworkPlusGaussian, Squeeze, make_network
+from .._common.layers import (
+    ACTIVATION,
+    LAYER_SIZES,
+    NetworkPlusGaussian,
+    Squeeze,
+    make_network,
+    n_network_numbers,
+)
 from .._common.scaling import StandardisingEstimator
+from .._common.settings import COMMON, DTYPE, LEARNING_RATE, WHOLE
+from .._common.sklearn_errors import reword_warnings
 from .._common.table import mask_missing
 
 _WARMUP = 500  # steps of the Langevin chains
@@ -61,6 +70,18 @@ class EnergyModel(StandardisingEstimator, Density):
     ('estimate', True)
     """
 
+    _settings = {
+        **COMMON,
+        "hidden_layer_sizes": LAYER_SIZES,
+        "activation": ACTIVATION,
+        "n_noise": WHOLE,
+        "learning_rate": LEARNING_RATE,
+        "batch_size": WHOLE,
+        "max_iter": WHOLE,
+        "n_importance": WHOLE,
+        "dtype": DTYPE,
+    }
+
     def __init__(
         self,
         hidden_layer_sizes: Any = (64, 64),
@@ -96,7 +117,6 @@ class EnergyModel(StandardisingEstimator, Density):
             y: ignored.
             sample_weight: the weights of the rows, (n_samples,).
         """
-        self._check_counts("n_noise", "batch_size", "max_iter", "n_importance")
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
         with self._precision():
@@ -118,7 +138,6 @@ class EnergyModel(StandardisingEstimator, Density):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run one epoch over these rows; the first call sets `mean_` and `scale_`."""
         first = not hasattr(self, "energy_")
-        self._check_counts("n_noise", "batch_size", "n_importance")
         X = self._check_X(X, reset=first)
         X, weight = self._drop_zero_weight(X, sample_weight)
         with self._precision():
@@ -129,6 +148,14 @@ class EnergyModel(StandardisingEstimator, Density):
             self._learn_more(energy, {"x": U}, self._continue(self._learner()), weights=weight)
             self._estimate_log_partition()
         return self
+
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        rows, weights, units = min(int(self.batch_size), n), *n_network_numbers(d, self.hidden_layer_sizes, 1)
+        return {
+            "hidden_layer_sizes": (weights + rows * units, "weights and units of the network"),
+            "n_noise": (int(self.n_noise) * rows * d, "the draws of noise"),
+            "n_importance": (int(self.n_importance), "the weights of the draws for log Z"),
+        }
 
     def _start(self, U: np.ndarray, weight: Any) -> NeuralEnergy:
         """Return the initial model."""
@@ -153,7 +180,8 @@ class EnergyModel(StandardisingEstimator, Density):
 
     def _estimate_log_partition(self) -> None:
         method = Importance(self._noise(), int(self.n_importance))
-        self.log_partition_ = log_partition(self.energy_, method, key=self._key(6))
+        with reword_warnings(self._draws_hint()):
+            self.log_partition_ = log_partition(self.energy_, method, key=self._key(6))
 
     # -- densities and draws -----------------------------------------------------------------
 
@@ -167,6 +195,9 @@ class EnergyModel(StandardisingEstimator, Density):
         return Estimate(
             -energy - log_z.value - self._log_scale_sum(X), shared, "estimate", log_z.method, shared
         )
+
+    def _draws_hint(self) -> str:
+        return f"Raise n_importance (now {self.n_importance}), or train longer (max_iter)."
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Draw rows from the model by Langevin chains, one chain per row."""

@@ -12,6 +12,7 @@ from ..._util.arrays import asarray
 from ..._util.sizes import LISTED_NUMBERS, map_table, pad_rows, pad_size
 from ...energies import RBM
 from ...errors import BadInput
+from ...estimate import Estimate
 from ...infer import MCMC
 from ...infer import sample as draw
 from ...learn import ContrastiveDivergence
@@ -19,7 +20,8 @@ from ...missing import is_masked, mask_of
 from ...programs import jit
 from ...samplers import Gibbs
 from .._base import Density, Transformer
-from .._common.table import binarize, check_no_empty_column, mask_missing
+from .._common.settings import ANY_NUMBER, COMMON, LEARNING_RATE, NONE, WHOLE
+from .._common.table import binarize, check_no_empty_column, check_unit_interval, mask_missing
 
 _SWEEPS = 200  # of the chains that impute or draw rows
 _CHAINS = 4  # per row, since a single chain may stay in one mode
@@ -33,7 +35,8 @@ class BernoulliRBM(Transformer, Density):
     `BernoulliRBM`. It is fitted by contrastive divergence with one sweep and Adam by default; any learner of
     energax may be used. log p(x) is exact while one of the layers has at most 20 units; else log Z is
     estimated by annealed importance sampling, and `log_prob` gives the standard error. NaN marks a missing
-    value.
+    value. Values between 0 and 1 are probabilities of a one: learning and `transform` take them in place of
+    x, as scikit-learn's do; they have no log p(x).
 
     Args:
         n_components: the number of hidden units.
@@ -42,7 +45,7 @@ class BernoulliRBM(Transformer, Density):
         n_iter: the number of epochs.
         verbose: whether to show a progress bar.
         random_state: a seed or a `RandomState`.
-        binarize: values above this threshold are 1, others 0; None requires zeros and ones.
+        binarize: values above this threshold are 1, others 0; None takes values from 0 to 1 as they are.
         learner: a learner of energax.learn, such as `Descent(NegativeLogLikelihood())`, or an objective,
             which is minimised by Adam.
 
@@ -61,6 +64,14 @@ class BernoulliRBM(Transformer, Density):
 
     _allow_nan = True
     _sparse = True
+    _settings = {
+        **COMMON,
+        "n_components": WHOLE,
+        "learning_rate": LEARNING_RATE,
+        "batch_size": WHOLE,
+        "n_iter": WHOLE,
+        "binarize": ANY_NUMBER | NONE,
+    }
 
     def __init__(
         self,
@@ -87,11 +98,10 @@ class BernoulliRBM(Transformer, Density):
         """Fit the model.
 
         Args:
-            X: zeros and ones, (n_samples, n_features); NaN marks a missing value.
+            X: zeros and ones, or probabilities of ones, (n_samples, n_features); NaN marks a missing value.
             y: ignored.
             sample_weight: the weights of the rows, (n_samples,).
         """
-        self._check_counts("n_components", "batch_size", "n_iter")
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
         self.random_state_ = self._generator()
@@ -114,7 +124,6 @@ class BernoulliRBM(Transformer, Density):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run one epoch over these rows, continuing from earlier calls."""
         first = not hasattr(self, "energy_")
-        self._check_counts("n_components", "batch_size")
         X = self._check_X(X, reset=first)
         X, weight = self._drop_zero_weight(X, sample_weight)
         if first:
@@ -125,11 +134,17 @@ class BernoulliRBM(Transformer, Density):
             self._learn_more(start, self._to_data(X), learner, weights=weight, initialise=first)
         return self
 
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        rows = min(int(self.batch_size), n)
+        return {"n_components": (int(self.n_components) * (d + rows), "weights and hidden units")}
+
     def _learner(self) -> Any:
         return self._make_learner(lambda: ContrastiveDivergence(), self._adam)
 
     def _to_data(self, X: np.ndarray) -> dict[str, Any]:
-        return {"x": mask_missing(binarize(X, self.binarize))}
+        self._check_settings("binarize")  # it may have been set after `fit`
+        X = check_unit_interval(X) if self.binarize is None else binarize(X, self.binarize)
+        return {"x": mask_missing(X)}
 
     # -- hidden units ------------------------------------------------------------------------
 
@@ -144,7 +159,7 @@ class BernoulliRBM(Transformer, Density):
     def _posterior_means(self, data: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return (E[x], E[z]) given observed values: exactly if there are few hidden states, else by MCMC."""
         n, rows = len(data["x"].value), pad_rows(data)
-        exact = 2**self.n_components <= _MOST_STATES
+        exact = 2**self._n_features_out <= _MOST_STATES
         means = _enumerate_means(self.energy_, rows) if exact else _gibbs_means(self.energy_, rows, key)
         return np.asarray(means[0])[:n], np.asarray(means[1])[:n]
 
@@ -160,6 +175,10 @@ class BernoulliRBM(Transformer, Density):
 
     # -- rows --------------------------------------------------------------------------------
 
+    def _log_prob(self, X: np.ndarray) -> Estimate:
+        self._check_settings("binarize")
+        return super()._log_prob(binarize(X, self.binarize))  # raises if a value is neither 0 nor 1
+
     def impute(self, X: Any) -> np.ndarray:
         """Return X with each missing value replaced by the more probable one given the observed values."""
         X = self._check_new_X(X)
@@ -173,7 +192,7 @@ class BernoulliRBM(Transformer, Density):
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Draw rows from the model: exactly if there are few hidden states, else by Gibbs sampling."""
         n = self._check_n_samples(n_samples)
-        if pad_size(n) * 2**self.n_components > LISTED_NUMBERS.value:
+        if pad_size(n) * 2**self._n_features_out > LISTED_NUMBERS.value:
             return super().sample(n)
         with self._precision():
             hidden = draw(self.energy_.over("x"), pad_size(n), key=self._key(2))["z"]

@@ -21,11 +21,24 @@ from ...nn import Encoder
 from ...programs import jit
 from .._base import Density, Transformer
 from .._common.early_stopping import early_stopping_options
-from .._common.layers import FixedAffine, StandardiseObserved, layer_sizes, make_network
+from .._common.layers import (
+    ACTIVATION,
+    LAYER_SIZES,
+    FixedAffine,
+    StandardiseObserved,
+    layer_sizes,
+    make_network,
+    n_network_numbers,
+)
 from .._common.scaling import StandardisingEstimator, mean_and_scale
+from .._common.settings import COMMON, DTYPE, EARLY_STOPPING, LEARNING_RATE, WHOLE, Setting, one_of
 from .._common.sklearn_errors import translate_sklearn_errors
 from .._common.table import check_binary, check_no_empty_column, is_binary, mask_missing
 
+_LIKELIHOOD = Setting(
+    lambda value: hasattr(value, "log_prob") and not isinstance(value, type),
+    "a likelihood of energax.energies",
+)
 _DRAWS = 100  # of z, for the mean of a missing value
 
 
@@ -72,6 +85,20 @@ class VAE(Transformer, StandardisingEstimator, Density):
 
     _allow_nan = True
     _sparse = True
+    _settings = {
+        **COMMON,
+        **EARLY_STOPPING,
+        "n_components": WHOLE,
+        "hidden_layer_sizes": LAYER_SIZES,
+        "activation": ACTIVATION,
+        "likelihood": one_of("auto", "bernoulli", "gaussian") | _LIKELIHOOD,
+        "samples": WHOLE,
+        "learning_rate": LEARNING_RATE,
+        "batch_size": WHOLE,
+        "max_iter": WHOLE,
+        "n_importance": WHOLE,
+        "dtype": DTYPE,
+    }
 
     def __init__(
         self,
@@ -123,7 +150,6 @@ class VAE(Transformer, StandardisingEstimator, Density):
             y: ignored.
             sample_weight: the weights of the rows, (n_samples,).
         """
-        self._check_settings()
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
         options: dict[str, Any] = {"epochs": self.max_iter, "batch_size": self.batch_size}
@@ -139,7 +165,6 @@ class VAE(Transformer, StandardisingEstimator, Density):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run one epoch over these rows, continuing from earlier calls."""
         first = not hasattr(self, "energy_")
-        self._check_settings()
         X = self._check_X(X, reset=first)
         X, weight = self._drop_zero_weight(X, sample_weight)
         with self._precision():
@@ -149,6 +174,19 @@ class VAE(Transformer, StandardisingEstimator, Density):
             self._learn_more(energy, data, learner, weights=weight)
         self.encoder_ = self.fit_.partner
         return self
+
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        k, rows = int(self.n_components), min(int(self.batch_size), n) * int(self.samples)
+        weights, units = n_network_numbers(k, self.hidden_layer_sizes, d)
+        return {
+            "n_components": (k * (d + rows), "the latent variables"),
+            "hidden_layer_sizes": (2 * weights + rows * units, "weights and units of the networks"),
+            "samples": (rows * (k + units), "the draws of a step"),
+        }
+
+    def _numbers_per_draw(self) -> int:
+        self._check_settings("hidden_layer_sizes")  # it may have been set after `fit`
+        return sum(n_network_numbers(1, self.hidden_layer_sizes, self.n_features_in_)[1:])
 
     def _start(self, X: np.ndarray, weight: Any) -> tuple[dict[str, Any], Decoder, Encoder]:
         """Return the data, and decoder and encoder before training."""
@@ -197,20 +235,13 @@ class VAE(Transformer, StandardisingEstimator, Density):
     def _make_likelihood(self, X: np.ndarray) -> Any:
         """Return the likelihood object that the argument `likelihood` is or names."""
         chosen = self.likelihood
-        if chosen == "auto":
+        if isinstance(chosen, str) and chosen == "auto":
             chosen = "bernoulli" if is_binary(X).all() else "gaussian"
         if chosen == "bernoulli":
             return Bernoulli()
         if chosen == "gaussian":
             return Gaussian()
-        if isinstance(chosen, str) or not hasattr(chosen, "log_prob"):
-            raise BadInput(
-                "likelihood", repr(chosen), "'auto', 'bernoulli', 'gaussian' or a likelihood object"
-            )
         return chosen
-
-    def _check_settings(self) -> None:
-        self._check_counts("n_components", "samples", "batch_size", "max_iter", "n_importance")
 
     def _to_data(self, X: np.ndarray) -> dict[str, Any]:
         self._check_values(X, self.energy_.likelihood)
@@ -225,6 +256,7 @@ class VAE(Transformer, StandardisingEstimator, Density):
             check_binary(X, remedy="Binarise X first, or use likelihood='gaussian'.")
 
     def _log_prob_method(self):
+        self._check_settings("n_importance")  # it may have been set after `fit`
         return Importance(encoder=self.encoder_, n_samples=int(self.n_importance))
 
     # -- rows --------------------------------------------------------------------------------
@@ -233,6 +265,9 @@ class VAE(Transformer, StandardisingEstimator, Density):
         """Return a lower bound on log p(x) of every row in nats, with its standard error."""
         X = self._check_new_X(X)
         return self._log_prob(X) - self._log_scale_sum(X)
+
+    def _draws_hint(self) -> str:
+        return f"Raise n_importance (now {self.n_importance}), or train longer (max_iter)."
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Draw rows from the model."""
@@ -252,10 +287,11 @@ class VAE(Transformer, StandardisingEstimator, Density):
         These are probabilities if x is binary.
         """
         self._check_fitted()
-        with translate_sklearn_errors("X", f"numbers of shape (n_samples, {self.n_components})"):
+        k = self._n_features_out
+        with translate_sklearn_errors("X", f"numbers of shape (n_samples, {k})"):
             X = check_array(X, dtype=self.dtype_, ensure_all_finite=False, ensure_min_samples=0)
-        if X.ndim != 2 or X.shape[1] != self.n_components or not len(X):
-            raise BadInput("X", f"shape {X.shape}", f"(n_samples, {self.n_components}), n_samples >= 1")
+        if X.ndim != 2 or X.shape[1] != k or not len(X):
+            raise BadInput("X", f"shape {X.shape}", f"(n_samples, {k}), n_samples >= 1")
         if not np.isfinite(X).all():
             raise BadInput("X", "NaN or infinity", "finite numbers")
         with self._precision():

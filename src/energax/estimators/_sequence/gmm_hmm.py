@@ -11,8 +11,19 @@ from ...energies import Gaussians
 from ...energies._emissions.mixtures import Mixtures, TiedWithin
 from ...energies._emissions.normal_prior import NormalPrior
 from ...errors import BadInput
-from .hmm import _CHAIN, COVARIANCES, as_covariance, check_covariance_type
-from .hmm_base import HMMEstimator, MeanColumnsMixin
+from .._common.settings import NONE, NUMBERS, WHOLE
+from .hmm import _CHAIN
+from .hmm_base import HMMEstimator
+from .parameters import (
+    COVARIANCES,
+    GAUSSIAN,
+    MeanColumnsMixin,
+    as_covariance,
+    as_numbers,
+    dirichlet_counts,
+    hmm_settings,
+    read_prior,
+)
 
 
 class GMMHMM(MeanColumnsMixin, HMMEstimator):
@@ -44,6 +55,17 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
         "c": ("covars_", "emission.components.covariance"),
         "w": ("weights_", "emission.weights"),
     }
+    _sizes = ("n_components", "n_mix", "covariance_type")
+    _settings = hmm_settings(
+        _letters,
+        "weights_prior",
+        "means_prior",
+        "means_weight",
+        **GAUSSIAN,
+        n_mix=WHOLE,
+        covars_prior=NUMBERS | NONE,
+        covars_weight=NUMBERS | NONE,
+    )
 
     def __init__(
         self,
@@ -89,10 +111,10 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
         self.implementation = implementation
         self.n_init = n_init
 
-    def _check_arguments(self):
-        super()._check_arguments()
-        self._check_counts("n_mix")
-        check_covariance_type(self.covariance_type)
+    def _largest_arrays(self, n, d):
+        gaussians = int(self.n_components) * int(self.n_mix)
+        found = super()._largest_arrays(n, d)
+        return {**found, "n_mix": (gaussians * d, "the Gaussians of all states")}
 
     def _shape(self, d: int) -> tuple[int, ...]:
         k, m = self.n_components, self.n_mix
@@ -100,15 +122,14 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
         return shapes[self.covariance_type]
 
     def _make_emission(self, dtype):
-        check_covariance_type(self.covariance_type)
         k, m = self.n_components, self.n_mix
-        means, weights = np.asarray(self.means_, np.float64), np.asarray(self.weights_, np.float64)
+        means, weights = as_numbers("means_", self.means_), as_numbers("weights_", self.weights_)
         if means.ndim != 3 or means.shape[:2] != (k, m) or not np.isfinite(means).all():
             raise BadInput("means_", f"shape {means.shape}", f"finite numbers of shape ({k}, {m}, features)")
         if weights.shape != (k, m) or (weights < 0).any() or not np.allclose(weights.sum(1), 1):
             raise BadInput("weights_", f"shape {weights.shape}", f"({k}, {m}): rows that sum to 1")
         d = means.shape[2]
-        raw, shape = np.asarray(self.covars_, np.float64), self._shape(d)
+        raw, shape = as_numbers("covars_", self.covars_), self._shape(d)
         if raw.shape != shape:
             raise BadInput("covars_", f"shape {raw.shape}", f"{shape} for {self.covariance_type!r}")
         if self.covariance_type == "tied":
@@ -119,8 +140,8 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
         normals = Gaussians(
             asarray(means.reshape(k * m, d).astype(dtype)), covariance, prior=self._prior(d, dtype)
         )
-        prior = np.broadcast_to(np.asarray(self.weights_prior, dtype) - 1, (k, m))
-        return Mixtures(normals, asarray(weights.astype(dtype)), asarray(prior))
+        prior = np.broadcast_to(dirichlet_counts(self, "weights_prior", (k, m), dtype), (k, m))
+        return Mixtures(normals, asarray(weights.astype(dtype)), asarray(prior.astype(dtype)))
 
     def _prior(self, d, dtype):
         """The hyperparameters of hmmlearn as pseudo-counts and pseudo-scatters."""
@@ -131,10 +152,10 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
             "diag": (-1.5, 0.0),
             "spherical": (-(m + 2.0) / 2, 0.0),
         }[tie]
-        one = np.asarray(defaults[0] if self.covars_prior is None else self.covars_prior, dtype)
-        two = np.asarray(defaults[1] if self.covars_weight is None else self.covars_weight, dtype)
+        rows = {"full": (k, m), "tied": (k,)}.get(tie, self._shape(d))
+        one = read_prior(self, "covars_prior", self._shape(d), dtype, defaults[0])
+        two = read_prior(self, "covars_weight", rows, dtype, defaults[1])
         if tie in ("full", "tied"):
-            rows = (k, m) if tie == "full" else (k,)
             scatter = np.broadcast_to(one, self._shape(d))
             count = np.broadcast_to(two, rows)[..., None, None] + d + 1 + (1 if tie == "full" else m)
         else:
@@ -142,8 +163,9 @@ class GMMHMM(MeanColumnsMixin, HMMEstimator):
             count = np.broadcast_to(2 * (one + 1), self._shape(d)) + (1 if tie == "diag" else d)
         lead = (k,) if tie == "tied" else (k * m,)
         flat = lambda a: a.reshape(*lead, *a.shape[1 if tie == "tied" else 2 :])
-        mean = np.broadcast_to(np.asarray(self.means_prior, dtype), (k, m, d)).reshape(k * m, d)
-        weight = np.broadcast_to(np.asarray(self.means_weight, dtype), (k, m)).reshape(k * m)
+        mean = read_prior(self, "means_prior", (k, m, d), dtype)
+        mean = np.broadcast_to(mean, (k, m, d)).reshape(k * m, d)
+        weight = np.broadcast_to(read_prior(self, "means_weight", (k, m), dtype), (k, m)).reshape(k * m)
         return NormalPrior(*map(asarray, (mean, weight, flat(scatter), flat(count))), recentre=False)
 
     def _default_emission(self, values):

@@ -8,15 +8,25 @@ import jax
 import numpy as np
 
 from ..._util.arrays import asarray
-from ...energies import Diagonal, Full, Gaussians, Spherical, Tied
+from ...energies import Gaussians
 from ...energies._emissions.categorical import Categoricals
 from ...energies._emissions.normal_prior import NormalPrior
 from ...energies._emissions.poisson import Poissons
-from ...errors import BadInput
-from ...spaces import PositiveDefinite
-from .hmm_base import HMMEstimator, MeanColumnsMixin
+from ...errors import BadInput, check_memory
+from .._common.settings import NONE, WHOLE
+from .hmm_base import HMMEstimator
+from .parameters import (
+    COVARIANCES,
+    GAUSSIAN,
+    MeanColumnsMixin,
+    as_covariance,
+    as_numbers,
+    dirichlet_counts,
+    hmm_settings,
+    read_prior,
+    reduce_covariances,
+)
 
-COVARIANCES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
 _CHAIN = {"s": ("startprob_", "initial"), "t": ("transmat_", "transition")}
 
 
@@ -33,7 +43,7 @@ class CategoricalHMM(HMMEstimator):
         params, init_params: the parameters to learn, and those that `fit` initialises: letters of
             "ste" (startprob, transmat, emissionprob). Zeros in a startprob_ or transmat_ that
             is not initialised stay zeros.
-        n_init: the number of starts, learned side by side; the best is kept.
+        n_init: the number of starts; the best is kept.
         implementation: for compatibility with hmmlearn; the fastest exact recursion is always used.
 
     Rabiner (1989), A tutorial on hidden Markov models.
@@ -49,6 +59,7 @@ class CategoricalHMM(HMMEstimator):
 
     _one_column = True
     _letters = {**_CHAIN, "e": ("emissionprob_", "emission.probs")}
+    _settings = hmm_settings(_letters, "emissionprob_prior", n_features=WHOLE | NONE)
 
     def __init__(
         self,
@@ -87,9 +98,9 @@ class CategoricalHMM(HMMEstimator):
         if table.shape[1] != 1:
             raise BadInput("X", f"{table.shape[1]} columns", "one column of symbols: shape (n, 1)")
         symbols = table[:, 0]
-        kept = "e" not in self.init_params and hasattr(self, "emissionprob_")
-        m = self.n_features if reset and not kept else np.shape(self.emissionprob_)[-1]
-        top = np.inf if m is None else m
+        kept = not reset or ("e" not in self.init_params and hasattr(self, "emissionprob_"))
+        m = self._probs().shape[1] if kept else self.n_features
+        top = 2**31 if m is None else m
         with np.errstate(invalid="ignore"):
             integers = symbols.astype(np.int32)
             if integers.min() >= 0 and integers.max() < top and (integers == symbols).all():
@@ -99,24 +110,29 @@ class CategoricalHMM(HMMEstimator):
             )
         if invalid.any():
             i = int(np.argmax(invalid))
-            expected = "whole numbers >= 0" if m is None else f"symbols from 0 to {m - 1}"
+            expected = "whole numbers >= 0, below 2³¹" if m is None else f"symbols from 0 to {m - 1}"
             raise BadInput("X", f"{symbols[i]:g} in row {i}", expected)
         return symbols if np.isnan(symbols).any() else symbols.astype(np.int32)
 
+    def _probs(self) -> np.ndarray:
+        probs = np.atleast_2d(as_numbers("emissionprob_", self.emissionprob_))
+        if probs.ndim != 2 or probs.shape[0] != self.n_components:
+            raise BadInput("emissionprob_", f"shape {probs.shape}", f"({self.n_components}, symbols)")
+        return probs
+
     def _make_emission(self, dtype):
-        probs = np.atleast_2d(np.asarray(self.emissionprob_, np.float64))
-        k = self.n_components
-        if probs.ndim != 2 or probs.shape[0] != k:
-            raise BadInput("emissionprob_", f"shape {probs.shape}", f"({k}, symbols)")
+        probs = self._probs()
         if not (np.isfinite(probs).all() and (probs >= 0).all() and np.allclose(probs.sum(1), 1)):
             raise BadInput("emissionprob_", f"row sums {probs.sum(1)}", "rows of probabilities that sum to 1")
-        prior = np.asarray(self.emissionprob_prior, dtype) - 1
-        return Categoricals(asarray(probs.astype(dtype)), float(prior) if prior.ndim == 0 else prior)
+        prior = dirichlet_counts(self, "emissionprob_prior", probs.shape, dtype)
+        return Categoricals(asarray(probs.astype(dtype)), prior)
 
     def _default_emission(self, values):
         m = self.n_features
         if m is None:
             m = int(np.nanmax(values)) + 1 if not np.isnan(values).all() else 1
+            table = int(self.n_components) * m
+            check_memory("X", m - 1, table, "a table of all smaller symbols")
         return {"emissionprob_": np.full((self.n_components, m), 1 / m)}
 
     def _set_emission(self, emission):
@@ -151,6 +167,10 @@ class GaussianHMM(MeanColumnsMixin, HMMEstimator):
     """
 
     _letters = {**_CHAIN, "m": ("means_", "emission.means"), "c": ("covars_", "emission.covariance")}
+    _sizes = ("n_components", "covariance_type")
+    _settings = hmm_settings(
+        _letters, "means_prior", "means_weight", "covars_prior", "covars_weight", **GAUSSIAN
+    )
 
     def __init__(
         self,
@@ -196,11 +216,11 @@ class GaussianHMM(MeanColumnsMixin, HMMEstimator):
     def covars_(self) -> np.ndarray:
         """Σ of every state as a matrix, (n_components, n_features, n_features).
 
-        Set it in the shape of `covariance_type`: (k,), (k, d), (k, d, d), or (d, d) if tied.
+        Set it as matrices, or in the shape of `covariance_type`: (k,), (k, d), or (d, d) if tied.
         """
         if "_covars_" not in self.__dict__:
             raise AttributeError("covars_ is neither fitted nor set")
-        raw, (k, d) = np.asarray(self._covars_), np.shape(self.means_)
+        raw, (k, d) = np.asarray(self._covars_), np.shape(self.means_)  # raw has the shape of the type
         if self.covariance_type == "tied":
             return np.broadcast_to(raw, (k, d, d)).copy()
         if self.covariance_type == "full":
@@ -209,24 +229,18 @@ class GaussianHMM(MeanColumnsMixin, HMMEstimator):
 
     @covars_.setter
     def covars_(self, covars: Any) -> None:
-        self._covars_ = np.array(covars)
+        self._check_settings("covariance_type")
+        self._covars_ = reduce_covariances(covars, self.covariance_type)
 
     def _storage_name(self, name):
         return "_covars_" if name == "covars_" else name
 
-    def _check_arguments(self):
-        super()._check_arguments()
-        check_covariance_type(self.covariance_type)
-
     def _make_emission(self, dtype):
-        check_covariance_type(self.covariance_type)
-        k, means = self.n_components, np.asarray(self.means_, np.float64)
+        k, means = self.n_components, as_numbers("means_", self.means_)
         if means.ndim != 2 or len(means) != k or not np.isfinite(means).all():
             raise BadInput("means_", f"shape {means.shape}", f"finite numbers of shape ({k}, features)")
         d = means.shape[1]
-        raw = np.asarray(self._covars_, np.float64)
-        if self.covariance_type == "spherical" and raw.ndim == 2:
-            raw = raw.mean(1)
+        raw = reduce_covariances(self._covars_, self.covariance_type)
         shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[self.covariance_type]
         covariance = as_covariance(COVARIANCES[self.covariance_type], raw, shape, dtype)
         return Gaussians(asarray(means.astype(dtype)), covariance, prior=self._prior(d, dtype))
@@ -238,15 +252,21 @@ class GaussianHMM(MeanColumnsMixin, HMMEstimator):
         return super()._padded_states(chain, data) if plain else None
 
     def _prior(self, d, dtype):
-        scatter, weight = np.asarray(self.covars_prior, dtype), np.asarray(self.covars_weight, dtype)
-        if self.covariance_type in ("full", "tied"):
+        k = self.n_components
+        matrices = self.covariance_type in ("full", "tied")
+        by_state = self.covariance_type == "spherical" and np.ndim(self.covars_prior) < 2
+        shape = (k, d, d) if matrices else (k,) if by_state else (k, d)
+        scatter = read_prior(self, "covars_prior", shape, dtype)
+        weight = read_prior(self, "covars_weight", shape, dtype)
+        mean = read_prior(self, "means_prior", (k, d), dtype)
+        mean_weight = read_prior(self, "means_weight", (k,), dtype)
+        if matrices:
             count = np.maximum(weight - d, 0)
         else:
             count = np.maximum(weight - 1, 0)
         if self.covariance_type == "spherical":
             scatter, count = (d * scatter if scatter.ndim < 2 else scatter.sum(1)), d * count
-        arrays = (self.means_prior, self.means_weight, scatter, count)
-        return NormalPrior(*(asarray(np.asarray(a, dtype)) for a in arrays))
+        return NormalPrior(*(asarray(np.asarray(a, dtype)) for a in (mean, mean_weight, scatter, count)))
 
     def _default_emission(self, values):
         k, d = self.n_components, values.shape[1]
@@ -286,6 +306,7 @@ class PoissonHMM(MeanColumnsMixin, HMMEstimator):
     """
 
     _letters = {**_CHAIN, "l": ("lambdas_", "emission.rates")}
+    _settings = hmm_settings(_letters, "lambdas_prior", "lambdas_weight")
 
     def __init__(
         self,
@@ -321,20 +342,20 @@ class PoissonHMM(MeanColumnsMixin, HMMEstimator):
 
     def _check_values(self, table, *, reset):
         with np.errstate(invalid="ignore"):
-            invalid = ~np.isnan(table) & ~((table >= 0) & (table == np.floor(table)))
+            invalid = ~np.isnan(table) & ~((table >= 0) & (table < 2**31) & (table == np.floor(table)))
         if invalid.any():
             i, j = np.argwhere(invalid)[0]
-            raise BadInput("X", f"{table[i, j]:g} in row {i}", "counts: whole numbers >= 0")
+            raise BadInput("X", f"{table[i, j]:g} in row {i}", "counts: whole numbers >= 0, below 2³¹")
         return table if np.isnan(table).any() else table.astype(np.int32)
 
     def _make_emission(self, dtype):
-        rates = np.asarray(self.lambdas_, np.float64)
+        rates = as_numbers("lambdas_", self.lambdas_)
         if rates.ndim != 2 or len(rates) != self.n_components:
             raise BadInput("lambdas_", f"shape {rates.shape}", f"({self.n_components}, features)")
         rates = np.maximum(rates, np.finfo(dtype).tiny) if (rates >= 0).all() else rates
-        number = lambda a: float(a) if np.ndim(a) == 0 else asarray(np.asarray(a, dtype))
-        prior = number(self.lambdas_prior), number(self.lambdas_weight)
-        return Poissons(asarray(rates.astype(dtype)), *prior)
+        number = lambda a: float(a) if a.ndim == 0 else asarray(a)
+        prior = (read_prior(self, name, rates.shape, dtype) for name in ("lambdas_prior", "lambdas_weight"))
+        return Poissons(asarray(rates.astype(dtype)), *map(number, prior))
 
     def _default_emission(self, values):
         return {"lambdas_": np.ones((self.n_components, values.shape[1]))}
@@ -347,22 +368,3 @@ class PoissonHMM(MeanColumnsMixin, HMMEstimator):
 
     def _n_emission_parameters(self):
         return int(np.size(self.lambdas_))
-
-
-def check_covariance_type(name: Any) -> None:
-    """Raise unless it is the name of a covariance."""
-    if name not in COVARIANCES:
-        raise BadInput("covariance_type", repr(name), f"one of {', '.join(map(repr, COVARIANCES))}")
-
-
-def as_covariance(kind: Any, raw: np.ndarray, shape: tuple[int, ...], dtype: Any, **options: Any) -> Any:
-    """The covariance object with the values of the attribute `covars_`."""
-    if raw.shape != shape:
-        raise BadInput("covars_", f"shape {raw.shape}", f"{shape}")
-    if hasattr(kind, "matrix") or kind.__dataclass_fields__.get("matrix") is not None:
-        valid = PositiveDefinite(shape[-1])._is_valid(raw).all()
-    else:
-        valid = (np.isfinite(raw) & (raw > 0)).all()
-    if not valid:
-        raise BadInput("covars_", "invalid values", "variances > 0, or symmetric positive definite matrices")
-    return kind(asarray(raw.astype(dtype)), 0.0, **options)

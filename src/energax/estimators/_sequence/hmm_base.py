@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import jax
@@ -15,12 +16,14 @@ from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ...algorithms.chains import markov
 from ...energies._sequence.hmm import HiddenChain
-from ...errors import BadInput, check_whole_number
+from ...errors import BadInput, check_memory, check_whole_number, describe
 from ...infer._sequence import hmm_queries as queries
 from ...learn import EM
 from ...missing import Masked, is_masked, value_of
 from .._base import EnergyEstimator, NotFitted
 from .._common.sequences import Sequences, fill_nan, join_sequences, pad_for_fit
+from .._common.settings import RANDOM_STATE, whole
+from .parameters import ALGORITHM, as_numbers, check_possible, dirichlet_counts, initialise_chain
 from .results import ConvergenceMonitor, HMMForecast
 
 #: By estimator (dtype, copies of the attributes, the chain made of them), so that a chain is made anew only
@@ -37,6 +40,8 @@ class HMMEstimator(EnergyEstimator):
 
     _allow_nan = True
     _one_column: ClassVar[bool] = False
+    #: Settings that decide the shapes of the parameters.
+    _sizes: ClassVar[tuple[str, ...]] = ("n_components",)
     #: Letter of `params` and `init_params` → (attribute, path in the energy).
     _letters: ClassVar[dict[str, tuple[str, str]]] = {}
 
@@ -84,23 +89,13 @@ class HMMEstimator(EnergyEstimator):
         found = np.array([len(table)]) if found is None else found
         return Sequences(table, found), self._check_values(table, reset=reset)
 
-    def _check_arguments(self) -> None:
-        self._check_counts("n_components", "n_iter", "n_init")
-        if not isinstance(self.tol, int | float | np.number) or isinstance(self.tol, bool):
-            raise BadInput("tol", repr(self.tol), "a number")
-        for name in ("params", "init_params"):
-            unknown = sorted(set(getattr(self, name)) - set(self._letters))
-            if unknown:
-                raise BadInput(name, f"the letters {unknown}", f"some of {''.join(self._letters)!r}")
-        if self.implementation not in ("log", "scaling"):
-            raise BadInput("implementation", repr(self.implementation), "'log' or 'scaling'")
-        self._check_algorithm(self.algorithm)
-
-    def _check_algorithm(self, algorithm: Any) -> None:
-        if algorithm not in ("viterbi", "map"):
-            raise BadInput("algorithm", repr(algorithm), "'viterbi' or 'map'")
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        k = int(self.n_components)
+        starts = int(self.n_init) * k * (k + d), "the parameters of all starts"
+        return {"n_components": (k * (k + d), "the transition matrix"), "n_init": starts}
 
     def _check_fitted(self) -> None:
+        self._check_settings(*self._sizes)
         lacking = [name for name, _ in self._letters.values() if not hasattr(self, name)]
         if lacking:
             name = type(self).__name__
@@ -111,9 +106,9 @@ class HMMEstimator(EnergyEstimator):
         """The known state of every row, −1 where it is not known; None if no states are given."""
         if states is None:
             return None
-        if isinstance(states, list | tuple) and states and np.ndim(states[0]) == 1:
+        if isinstance(states, list | tuple) and states and all(np.ndim(s) == 1 for s in states):
             states = np.concatenate([np.asarray(s) for s in states])
-        found = np.nan_to_num(np.asarray(states, np.float64), nan=-1.0)
+        found = np.nan_to_num(as_numbers("states", states), nan=-1.0)
         if found.shape != (len(sequences.table),):
             raise BadInput("states", f"shape {found.shape}", f"({len(sequences.table)},), one per row of X")
         if (found != np.floor(found)).any() or (found < -1).any() or (found >= self.n_components).any():
@@ -147,7 +142,8 @@ class HMMEstimator(EnergyEstimator):
     def _chain(self) -> HiddenChain:
         """The chain with the parameters in the attributes, from the cache if none has changed."""
         dtype = self._chain_dtype
-        arrays = [np.asarray(getattr(self, self._storage_name(name))) for name, _ in self._letters.values()]
+        stored = {name: self._storage_name(name) for name, _ in self._letters.values()}
+        arrays = [as_numbers(name, getattr(self, place), None) for name, place in stored.items()]
         cached = _CHAINS.get(self)
         if cached is not None and cached[0] == dtype and _are_equal(cached[1], arrays):
             return cached[2]
@@ -156,9 +152,9 @@ class HMMEstimator(EnergyEstimator):
         return chain
 
     def _make_chain(self, **options: Any) -> HiddenChain:
+        self._check_settings()  # a model whose attributes were set by hand has had no `fit`
         k, dtype = self.n_components, self._chain_dtype
-        initial = np.asarray(self.startprob_, np.float64)
-        transition = np.asarray(self.transmat_, np.float64)
+        initial, transition = (as_numbers(n, getattr(self, n)) for n in ("startprob_", "transmat_"))
         if initial.shape != (k,):
             raise BadInput("startprob_", f"shape {initial.shape}", f"({k},), from n_components")
         if transition.shape != (k, k):
@@ -166,22 +162,20 @@ class HMMEstimator(EnergyEstimator):
         markov.check_probabilities(initial, "startprob_")
         for i, row in enumerate(transition):
             markov.check_probabilities(row, f"transmat_[{i}]")
-        # A Dirichlet(α) prior adds α − 1 pseudo-counts.
-        pseudo_counts = lambda a: a - 1.0 if np.ndim(a) == 0 else asarray(np.asarray(a, dtype) - 1)
         with self._precision():
             return HiddenChain(
                 asarray(initial.astype(dtype)),
                 asarray(transition.astype(dtype)),
                 self._make_emission(dtype),
-                prior=pseudo_counts(self.transmat_prior),
-                initial_prior=pseudo_counts(self.startprob_prior),
+                prior=dirichlet_counts(self, "transmat_prior", (k, k), dtype),
+                initial_prior=dirichlet_counts(self, "startprob_prior", (k,), dtype),
                 **options,
             )
 
     # -- learning ------------------------------------------------------------------------------------
 
     def fit(self, X: Any, lengths: Any = None, *, states: Any = None) -> Self:
-        """Learn by EM (Baum-Welch) from `n_init` starts side by side; missing values are NaN.
+        """Learn by EM (Baum-Welch) from `n_init` starts; missing values are NaN.
 
         Args:
             X: (n_samples, n_features), all sequences one after the other, with `lengths`; or a list
@@ -190,15 +184,16 @@ class HMMEstimator(EnergyEstimator):
             states: the state of every row where it is known, −1 elsewhere; a list of such if X
                 is one. If all are known, the fit is a matter of counting.
         """
-        self._check_arguments()
         sequences, values = self._validate_input(X, lengths, reset=True)
         data, weights = pad_for_fit(sequences, values, self._check_states(states, sequences), self.dtype_)
         chain, initialise = self._start(values, data)
+        if not self.n_iter:  # as in hmmlearn
+            return self._only_initialise(chain, data, weights, initialise)
         n = len(sequences.lengths)
         bytes_per_row = data["x"].shape[1] * max(self.n_components, values[0].size) * self.dtype_.itemsize
         frozen = [path for letter, (_, path) in self._letters.items() if letter not in self.params]
         with self._precision():
-            chunk = sizes.SEQUENCE_BYTES.rows(bytes_per_row)
+            chunk = min(sizes.SEQUENCE_BYTES.rows(bytes_per_row), sizes.power_of_two(n))
             result = self._learn(
                 chain,
                 data,
@@ -218,12 +213,25 @@ class HMMEstimator(EnergyEstimator):
         )
         return self
 
+    def _only_initialise(self, chain: HiddenChain, data: Any, weights: Any, initialise: bool) -> Self:
+        """Set the attributes to the start, without an iteration of EM."""
+        with self._precision():
+            if initialise:
+                rows, weights = jax.tree.map(asarray, (data, weights))
+                chain = initialise_chain(chain, rows, weights, self._key())
+            self._set_energy(chain)
+        for name in {"fit_", "history_"} & set(vars(self)):
+            delattr(self, name)
+        self.n_iter_, self.converged_ = 0, False
+        self.monitor_ = ConvergenceMonitor(float(self.tol), 0, [], False)
+        return self
+
     def _padded_states(self, chain: HiddenChain, data: Any) -> int | None:
         """The number of states to learn with; None to learn with those of the chain."""
         if not hasattr(chain.emission, "take"):
             return None
         n, steps = np.shape(value_of(data["x"]))[:2]
-        return sizes.component_size(self.n_components, n * steps * self.n_components)
+        return sizes.component_size(self.n_components, n * steps, power=2)
 
     def _divergence_hint(self, result: Any) -> str:
         if result.n_epochs <= 1:
@@ -280,6 +288,7 @@ class HMMEstimator(EnergyEstimator):
     def score_samples(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """(log p(X), p(state | its sequence) of every row)."""
         sequences, (value, states) = self._query(queries.compiled_smooth, X, lengths)
+        check_possible(value)
         return float(value.sum()), sequences.unpad(states)
 
     def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray:
@@ -292,15 +301,12 @@ class HMMEstimator(EnergyEstimator):
         For "map" the first is the sum of the probabilities of these states, as in hmmlearn.
         """
         algorithm = self.algorithm if algorithm is None else algorithm
-        self._check_algorithm(algorithm)
+        ALGORITHM.check("algorithm", algorithm)
         if algorithm == "map":
             states = self.predict_proba(X, lengths)
             return float(states.max(1).sum()), states.argmax(1)
         sequences, (paths, value) = self._query(queries.compiled_decode, X, lengths)
-        if np.isneginf(value).any():
-            row = int(np.argmax(np.isneginf(value)))
-            found = f"sequence {row}, which has probability zero"
-            raise BadInput("X", found, "sequences that the model can produce")
+        check_possible(value)
         return float(value.sum()), sequences.unpad(paths)
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
@@ -312,6 +318,7 @@ class HMMEstimator(EnergyEstimator):
         check_whole_number("k", k)
         self._check_fitted()
         sequences, values = self._validate_input(X, None)
+        check_memory("k", k, int(k) * len(sequences.table) * self.n_components, "the paths")
         if len(sequences.lengths) > 1:
             raise BadInput("X", f"{len(sequences.lengths)} sequences", "one sequence at a time")
         filled, observed = fill_nan(values)
@@ -329,7 +336,10 @@ class HMMEstimator(EnergyEstimator):
         One sequence gives (steps, …), several give (n_sequences, steps, …).
         """
         check_whole_number("steps", steps)
-        sequences, (_, states) = self._query(queries.compiled_smooth, X, lengths)
+        sequences, (value, states) = self._query(queries.compiled_smooth, X, lengths)
+        check_possible(value)
+        width = len(sequences.lengths) * (self.n_components + self._means().shape[1])
+        check_memory("steps", steps, int(steps) * width, "the forecasts")
         last = states[np.arange(len(sequences.lengths)), sequences.lengths - 1]
         ahead = []
         for _ in range(steps):
@@ -343,22 +353,23 @@ class HMMEstimator(EnergyEstimator):
         self, n_samples: int = 1, random_state: Any = None, currstate: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw (X, states) of one sequence from the model; `currstate` is its first state."""
-        self._check_fitted()
-        check_whole_number("n_samples", n_samples)
+        n_samples = self._check_n_samples(n_samples)
+        RANDOM_STATE.check("random_state", random_state)
         chain, first = self._chain(), None
         if currstate is not None:
-            if not 0 <= int(currstate) < self.n_components:
-                raise BadInput("currstate", repr(currstate), f"a state from 0 to {self.n_components - 1}")
+            if not whole(0).is_valid(currstate) or currstate >= self.n_components:
+                found, expected = describe(currstate), f"a state from 0 to {self.n_components - 1}"
+                raise BadInput("currstate", found, expected)
             first = np.eye(self.n_components, dtype=self._chain_dtype)[int(currstate)]
-        if isinstance(random_state, np.random.RandomState):
+        if random_state is not None and not isinstance(random_state, Integral):
             random_state = int(random_state.randint(2**31 - 1))
         with self._precision():
             key = self._key(2) if random_state is None else as_key(int(random_state))
-            size = sizes.round_up(int(n_samples))
+            size = sizes.round_up(n_samples)
             first = chain.initial if first is None else first
             x, z = queries.compiled_simulate(chain, first, key, n_steps=size)
             x = np.asarray(x)[:n_samples]
-            return x.reshape(int(n_samples), -1), np.asarray(z)[:n_samples].astype(np.int64)
+            return x.reshape(n_samples, -1), np.asarray(z)[:n_samples].astype(np.int64)
 
     # -- properties of the model -----------------------------------------------------------------------
 
@@ -379,20 +390,6 @@ class HMMEstimator(EnergyEstimator):
         """−2 log p(X) + (free parameters) log n; lower is better."""
         sequences, _ = self._validate_input(X, lengths)
         return -2 * self.score(X, lengths) + self._n_parameters() * float(np.log(len(sequences.table)))
-
-
-class MeanColumnsMixin:
-    """`n_features` of a model whose states have means: their columns. It may be set, to that number."""
-
-    @property
-    def n_features(self) -> int:
-        return int(np.shape(self._means())[-1])  # type: ignore[attr-defined]
-
-    @n_features.setter
-    def n_features(self, value: Any) -> None:
-        has_means = hasattr(self, "means_") or hasattr(self, "lambdas_")
-        if has_means and value != self.n_features:
-            raise BadInput("n_features", repr(value), f"{self.n_features}, the columns of the means")
 
 
 def _are_equal(old: list[np.ndarray], new: list[np.ndarray]) -> bool:

@@ -13,12 +13,14 @@ from ..._util.keys import numpy_generator
 from ..._util.sizes import pad_size
 from ...energies._sequence.initial import linear_start
 from ...energies._sequence.linear_gaussian import LinearGaussianSSM
-from ...errors import BadInput, check_whole_number
+from ...errors import BadInput, check_memory, check_number, check_whole_number
 from ...infer._sequence import kalman_queries as queries
 from ...learn import EM
 from ...missing import Masked
 from .._base import EnergyEstimator, NotFitted
 from .._common.sequences import Sequences, is_list_of_sequences, join_sequences
+from .._common.settings import ANY_NUMBER, ARRAY, COMMON, NONE, NOT_NEGATIVE, WHOLE, names, one_of
+from .parameters import check_linear_shapes
 from .results import ForecastBands
 
 PARAMETERS = (
@@ -67,6 +69,15 @@ class LinearGaussianChain(EnergyEstimator):
     """
 
     _allow_nan = True
+    _settings = {
+        **COMMON,
+        **dict.fromkeys(PARAMETERS, ARRAY | NONE),
+        "n_states": WHOLE,
+        "params": NONE | one_of("all") | names(PARAMETERS, "names"),
+        "diagonal": names([p for p in PARAMETERS if p.endswith("covariance")], "names"),
+        "max_iter": WHOLE,
+        "tol": NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -116,6 +127,7 @@ class LinearGaussianChain(EnergyEstimator):
         >>> LinearGaussianChain.local_level(1.0, 2.0).filter([[0.0], [3.0]])[0].round(2).tolist()
         [[0.0], [1.8...]]
         """
+        _check_numbers(diffuse, level=level, error=error)
         return cls._from_matrices(np.eye(1), np.eye(1), [level], error, diffuse, options)
 
     @classmethod
@@ -131,6 +143,7 @@ class LinearGaussianChain(EnergyEstimator):
         """A level with a slope, both random walks, observed with noise; variances are learned if None."""
         if (level is None) != (slope is None):
             raise BadInput("level, slope", f"{level}, {slope}", "both variances, or neither to learn them")
+        _check_numbers(diffuse, level=level, slope=slope, error=error)
         A, C = np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 0.0]])
         return cls._from_matrices(A, C, [level, slope], error, diffuse, options)
 
@@ -150,6 +163,8 @@ class LinearGaussianChain(EnergyEstimator):
         `acceleration` is the spectral density of white noise on the velocity, `error` the variance of
         an observed position; None is learned. Bar-Shalom, Li and Kirubarajan (2001), 6.2.
         """
+        check_whole_number("n_dims", n_dims)
+        _check_numbers(diffuse, acceleration=acceleration, error=error, dt=dt)
         eye = np.eye(n_dims)
         A = np.kron([[1.0, dt], [0.0, 1.0]], eye)
         C = np.kron([[1.0, 0.0]], eye)
@@ -174,16 +189,13 @@ class LinearGaussianChain(EnergyEstimator):
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
         """Learn `params` by EM from the sequences in X: stacked, with their `lengths`, or a list."""
-        self._check_counts("max_iter")
-        if not isinstance(self.tol, (int, float, np.number)) or not self.tol >= 0:
-            raise BadInput("tol", repr(self.tol), "a number >= 0")
         sequences = self._validate_input(X, lengths, reset=True)
         learned = self._learned_names(len(sequences.lengths))
         if learned and sequences.lengths.max() < 2:
             raise BadInput("X", "n_samples=1 in every sequence", "a sequence of two steps or more")
         self._check_columns(sequences.table, "emission_covariance" in learned)
         with self._precision():
-            given, rng = self._given_parameters(), self._rng()
+            given, rng = self._given_parameters(sequences.table.shape[1]), self._rng()
             start = self._make_energy(linear_start(sequences.split(), self._n_states(), given, rng))
             self.energy_, self.converged_, self.n_iter_ = start, True, 0
             if learned:
@@ -255,9 +267,10 @@ class LinearGaussianChain(EnergyEstimator):
         Several sequences give a leading axis for the sequences.
         """
         check_whole_number("steps", steps)
-        if not isinstance(level, (int, float)) or not 0 < level < 1:
-            raise BadInput("level", repr(level), "a probability between 0 and 1")
+        check_number("level", level, lambda level: 0 < level < 1, "a probability between 0 and 1")
         sequences, rows, energy = self._prepare(X, lengths)
+        size = len(sequences.lengths) * sequences.table.shape[1] ** 2
+        check_memory("steps", steps, int(steps) * size, "the covariances of the forecasts")
         with self._precision():
             found = queries.compiled_forecast(rows, energy, sequences.lengths, steps=int(steps))
             mean, covariance = map(np.asarray, found)
@@ -268,10 +281,9 @@ class LinearGaussianChain(EnergyEstimator):
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw (X, states) of one sequence of `n_samples` steps from the model, as in hmmlearn."""
-        check_whole_number("n_samples", n_samples)
-        energy = self._model()
+        n_samples, energy = self._check_n_samples(n_samples), self._model()
         with self._precision():
-            z, x = queries.compiled_simulate(energy, steps=pad_size(int(n_samples)), key=self._key(2))
+            z, x = queries.compiled_simulate(energy, steps=pad_size(n_samples), key=self._key(2))
             return np.asarray(x)[:n_samples], np.asarray(z)[:n_samples]
 
     def __getattr__(self, name: str) -> Any:
@@ -281,15 +293,24 @@ class LinearGaussianChain(EnergyEstimator):
 
     # -- arguments and input ---------------------------------------------------------------------------------
 
-    def _given_parameters(self) -> dict[str, np.ndarray]:
-        """The parameters that were passed as arguments, by name."""
-        return {p: np.asarray(getattr(self, p)) for p in PARAMETERS if getattr(self, p) is not None}
+    def _given_parameters(self, d: int | None = None) -> dict[str, np.ndarray]:
+        """The parameters that were passed as arguments, by name; their shapes checked for d columns."""
+        given = {p: np.asarray(getattr(self, p)) for p in PARAMETERS if getattr(self, p) is not None}
+        if d is not None:
+            check_linear_shapes(given, self._n_states(), d)
+        return given
 
     def _n_states(self) -> int:
         if self.emission is not None and np.ndim(self.emission) == 2:
             return int(np.shape(self.emission)[1])
-        self._check_counts("n_states")
         return int(self.n_states)
+
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        k = self._n_states()
+        return {"n_states": (k * (k * min(n, 1024) + d), "covariances of the states of all steps")}
+
+    def _numbers_per_draw(self) -> int:
+        return sum(np.shape(self._model().emission))
 
     def _learned_names(self, n_sequences: int) -> tuple[str, ...]:
         """The names of the parameters that `fit` learns."""
@@ -299,28 +320,22 @@ class LinearGaussianChain(EnergyEstimator):
             if n_sequences == 1:
                 free = [p for p in free if p != "initial_covariance"]
             return tuple(p for p in free if not p.endswith("offset") or p.removesuffix("_offset") in free)
-        names = PARAMETERS if isinstance(self.params, str) and self.params == "all" else self.params
-        names = (names,) if isinstance(names, str) else tuple(names)
-        unknown = [p for p in names if p not in PARAMETERS]
-        if unknown:
-            raise BadInput("params", f"{unknown}", f"'all', or some of {', '.join(PARAMETERS)}")
-        return names
+        if isinstance(self.params, str):
+            return PARAMETERS if self.params == "all" else (self.params,)
+        return tuple(self.params)
 
     def _make_energy(self, parameters: dict[str, Any]) -> LinearGaussianSSM:
         cast: dict[str, Any] = {
             k: np.asarray(v, self.dtype_) if np.asarray(v).dtype.kind in "biuf" else v
             for k, v in parameters.items()
         }
-        energy = LinearGaussianSSM(**cast, diagonal=self.diagonal)
-        d = getattr(self, "n_features_in_", None)
-        if d is not None and energy.emission.shape[0] != d:
-            raise BadInput("emission", f"{energy.emission.shape[0]} rows", f"{d}, one per column of X")
-        return energy
+        return LinearGaussianSSM(**cast, diagonal=self.diagonal)
 
     def _model(self) -> LinearGaussianSSM:
         """The fitted model, or without `fit` the one that the arguments define."""
         if hasattr(self, "energy_"):
             return self.energy_
+        self._check_settings()  # there has been no `fit`
         given = self._given_parameters()
         lacking = [p for p in PARAMETERS[:4] if p not in given]
         if lacking:
@@ -331,6 +346,9 @@ class LinearGaussianChain(EnergyEstimator):
         self.dtype_ = np.dtype(np.float64)
         with self._precision():
             return self._make_energy(given)
+
+    def _check_fitted(self) -> None:
+        self._model()
 
     def _rng(self) -> np.random.Generator:
         return numpy_generator(self._key(1))
@@ -363,3 +381,10 @@ class LinearGaussianChain(EnergyEstimator):
         sequences, rows, energy = self._prepare(X, lengths)
         with self._precision():
             return sequences, jax.tree.map(np.asarray, function(rows, energy))
+
+
+def _check_numbers(diffuse: Any, **variances: Any) -> None:
+    """Raise unless these arguments of a well-known model are numbers, or None where they are learned."""
+    ANY_NUMBER.check("diffuse", diffuse)
+    for name, value in variances.items():
+        (ANY_NUMBER if name == "dt" else ANY_NUMBER | NONE).check(name, value)

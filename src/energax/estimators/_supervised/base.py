@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -14,22 +15,32 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from ..._util.arrays import asarray
 from ..._util.sizes import map_table
 from ...energy import Energy
-from ...errors import BadInput, check_number
+from ...errors import BadInput, describe
 from ...fitting import Fit, Learner
 from ...learn import CrossEntropy, Margin, Objective, Perceptron
 from ...programs import jit
 from .._base import EnergyEstimator
 from .._common.class_weight import check_not_balanced, class_weights
+from .._common.settings import (
+    CLASS_WEIGHT,
+    COMMON,
+    FINITE_NOT_NEGATIVE,
+    NONE,
+    WHOLE,
+    Setting,
+    instance,
+    one_of,
+)
 from .._common.sklearn_errors import translate_sklearn_errors
 from .._common.table import drop_zero_weight
 
+_ALL_ROWS = Setting(lambda value: value is None, "None for all rows")
 _LOSSES = {"cross-entropy": CrossEntropy, "margin": Margin, "perceptron": Perceptron}
 
 
 def _has_probabilities(self: Any) -> bool:
-    if self.learner is None and (
-        self.loss in ("margin", "perceptron") or isinstance(self.loss, Margin | Perceptron)
-    ):
+    named = isinstance(self.loss, str) and self.loss in ("margin", "perceptron")
+    if self.learner is None and (named or isinstance(self.loss, Margin | Perceptron)):
         raise AttributeError(
             f"predict_proba: loss={self.loss!r} does not estimate probabilities. Use 'cross-entropy'."
         )
@@ -53,8 +64,15 @@ class Classifier(ClassifierMixin, EnergyEstimator):
     """
 
     _sparse = True
-    #: Valid values of `batch_size`, in words.
-    _batch_sizes: ClassVar[str] = "a whole number >= 1, or None for all rows"
+    _settings: ClassVar[dict[str, Setting]] = {
+        **COMMON,
+        "loss": instance(Objective, "an objective") | one_of(*_LOSSES),
+        "alpha": FINITE_NOT_NEGATIVE,
+        "class_weight": CLASS_WEIGHT,
+        "batch_size": WHOLE | _ALL_ROWS,
+        "max_iter": WHOLE,
+        "tol": FINITE_NOT_NEGATIVE | NONE,
+    }
 
     classes_: np.ndarray
 
@@ -68,16 +86,11 @@ class Classifier(ClassifierMixin, EnergyEstimator):
             y: the labels, numbers or strings, (n_samples,).
             sample_weight: the weights of the rows, (n_samples,).
         """
-        self._check_settings()
-        if y is None:
-            raise BadInput(
-                "y",
-                "None",
-                f"labels: {type(self).__name__} requires y to be passed, but the target y is None",
-            )
+        self._check_has_labels(y)
         continues = self._is_warm_start()
         X, y = self._check_X(X, reset=not continues, y=y)
         weight = self._check_weight(sample_weight, X)
+        check_labels("y", y)
         with translate_sklearn_errors("y", "class labels"):
             check_classification_targets(y)
         if continues:
@@ -109,9 +122,10 @@ class Classifier(ClassifierMixin, EnergyEstimator):
             sample_weight: the weights of the rows.
         """
         first = not hasattr(self, "energy_")
-        self._check_settings()
         check_not_balanced(self.class_weight)
+        self._check_has_labels(y)
         X, y = self._check_X(X, reset=first, y=y)
+        check_labels("y", y)
         weight = self._check_weight(sample_weight, X)
         self._check_classes(classes, first)
         index = self._class_index(y)
@@ -167,17 +181,24 @@ class Classifier(ClassifierMixin, EnergyEstimator):
 
     # -- labels and weights --------------------------------------------------------------------
 
+    def _check_has_labels(self, y: Any) -> None:
+        if y is None:
+            expected = f"labels: {type(self).__name__} requires y to be passed, but the target y is None"
+            raise BadInput("y", "None", expected)
+
     def _check_classes(self, classes: Any, first: bool) -> None:
         """Set `classes_` in the first call of `partial_fit`; raise if they differ in a later one."""
         if first:
             if classes is None:
                 raise BadInput("classes", "None", "all labels, in the first call of partial_fit")
-            self.classes_ = np.unique(classes)
+            self.classes_ = np.unique(check_labels("classes", classes))
             self._check_two_classes()
             return
         self._check_same_model()
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise BadInput("classes", f"{np.unique(classes)}", f"those of the first call, {self.classes_}")
+        if classes is not None:
+            found = np.unique(check_labels("classes", classes))
+            if not np.array_equal(found, self.classes_):
+                raise BadInput("classes", f"{found}", f"those of the first call, {self.classes_}")
 
     def _check_two_classes(self) -> None:
         if len(self.classes_) < 2:
@@ -239,35 +260,49 @@ class Classifier(ClassifierMixin, EnergyEstimator):
         predicted = self.predict(X)
         with translate_sklearn_errors("y", "one label for each row"):
             y = column_or_1d(y)
+            check_labels("y", y)
             check_consistent_length(predicted, y)
             if _are_strings(y) != _are_strings(predicted):
                 raise ValueError("labels of another type than those of fit")
         weight = self._check_weight(sample_weight, predicted)
         return float(np.average(y == predicted, weights=weight))
 
-    # -- settings --------------------------------------------------------------------------
-
-    def _check_settings(self) -> None:
-        self._check_counts("max_iter")
-        rows = self._batch_rows()
-        whole = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
-        if rows is not None and not (whole and rows >= 1):
-            raise BadInput("batch_size", repr(rows), self._batch_sizes)
-        check_number("alpha", self.alpha, lambda alpha: 0 <= alpha < np.inf)
-        if self.tol is not None:
-            check_number("tol", self.tol, lambda tol: 0 <= tol < np.inf, "a number >= 0, or None")
-
     def _objective(self) -> Objective:
         """Return the objective that `loss` is or names."""
         if isinstance(self.loss, Objective):
             return self.loss
-        if self.loss not in _LOSSES:
-            raise BadInput("loss", repr(self.loss), f"an objective, or one of {', '.join(_LOSSES)}")
         # An array, so that another penalty needs no compilation.
         return _LOSSES[self.loss](l2=asarray(np.float64(self.alpha)) if self.alpha else 0.0)
 
     def _descent_options(self):
-        return {"tol": self.tol}
+        return {"tol": None if self.tol is None else float(self.tol)}
+
+
+def check_labels(name: str, labels: Any) -> np.ndarray:
+    """Return labels as an array; raise if one is missing, or if they are of types that cannot be sorted."""
+    try:
+        array = np.asarray(labels)
+    except ValueError:
+        array = np.zeros((0, 0))
+    if array.ndim != 1 or array.dtype.kind not in "biufUSTO":
+        raise BadInput(name, describe(labels), "class labels: a list of numbers or strings")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        _reject_missing(name, int(np.argmax(np.isnan(array))), "NaN")
+    if array.dtype.kind == "O":
+        for i, label in enumerate(array.tolist()):
+            if label is None or label != label or str(label) == "<NA>":
+                _reject_missing(name, i, describe(label))
+        kinds = sorted({"str" if isinstance(v, str) else "number" for v in array.tolist()})
+        unusual = [v for v in array.tolist() if not isinstance(v, str | Real | np.bool_)]
+        if len(kinds) > 1 or unusual:
+            found = describe(unusual[0]) if unusual else f"both {' and '.join(kinds)}"
+            raise BadInput(name, f"labels of different types ({found})", "all numbers, or all strings")
+    return array
+
+
+def _reject_missing(name: str, i: int, value: str) -> None:
+    found, remedy = f"{value} in row {i}", "Leave out the rows without a label."
+    raise BadInput(name, found, "labels without missing values", remedy)
 
 
 def _are_strings(labels: Any) -> bool:

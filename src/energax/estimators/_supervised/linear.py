@@ -13,6 +13,7 @@ from ..._util.arrays import asarray
 from ...energies import Linear
 from ...errors import BadInput
 from ...learn import CrossEntropy, Descent
+from .._common.settings import FLAG, LEARNING_RATE
 from .base import Classifier, Problem
 from .preconditioner import center_columns, precondition
 
@@ -42,8 +43,9 @@ class LinearClassifier(Classifier):
 
     Attributes:
         classes_: the labels, sorted.
-        coef_: W, (n_classes, n_features), also for two classes.
-        intercept_: b, (n_classes,).
+        coef_: W, (n_classes, n_features); for two classes, as in scikit-learn, the row of the second class
+            minus that of the first, (1, n_features).
+        intercept_: b, (n_classes,); for two classes (1,).
         converged_, n_iter_: whether the fit converged, and after how many epochs it stopped.
         history_: the objective and its terms after every epoch.
         energy_: the fitted model, for functions such as `energax.posterior`.
@@ -54,6 +56,8 @@ class LinearClassifier(Classifier):
     >>> LinearClassifier().fit(X, y).score(X, y) > 0.95
     True
     """
+
+    _settings = {**Classifier._settings, "fit_intercept": FLAG, "learning_rate": LEARNING_RATE}
 
     def __init__(
         self,
@@ -119,7 +123,8 @@ class LinearClassifier(Classifier):
         return smooth and self.batch_size is None
 
     def _descent_options(self):
-        return {"tol": 1e-4 * self.tol if self.tol and self._uses_lbfgs else self.tol}
+        tol = super()._descent_options()["tol"]
+        return {"tol": 1e-4 * tol if tol and self._uses_lbfgs else tol}
 
     def _fit_options(self, n_rows):
         return {
@@ -143,12 +148,17 @@ class LinearClassifier(Classifier):
 
     @property
     def coef_(self) -> np.ndarray:
-        """W, (n_classes, n_features): one row per class, also for two classes."""
+        """W, (n_classes, n_features); for two classes that of `decision_function`, (1, n_features)."""
         self._check_fitted()
-        return np.asarray(self.energy_.weight)
+        return _difference(np.asarray(self.energy_.weight))
 
     @property
     def intercept_(self) -> np.ndarray:
-        """b, (n_classes,)."""
+        """b, (n_classes,); for two classes that of `decision_function`, (1,)."""
         self._check_fitted()
-        return np.asarray(self.energy_.bias)
+        return _difference(np.asarray(self.energy_.bias))
+
+
+def _difference(by_class: np.ndarray) -> np.ndarray:
+    """The parameters of every class; for two classes those of the second minus those of the first."""
+    return by_class[1:] - by_class[:1] if len(by_class) == 2 else by_class

@@ -10,8 +10,9 @@ import numpy as np
 from ...energies import Scorer
 from ...errors import BadInput
 from .._common.early_stopping import early_stopping_options, n_validation_rows
-from .._common.layers import make_network
+from .._common.layers import ACTIVATION, LAYER_SIZES, make_network, n_network_numbers
 from .._common.scaling import StandardisingEstimator
+from .._common.settings import DTYPE, EARLY_STOPPING, FLAG, LEARNING_RATE, NONE, WHOLE, Setting, one_of
 from .base import Classifier
 
 _AUTO_BATCH_ROWS = 200
@@ -66,7 +67,18 @@ class MLPClassifier(StandardisingEstimator, Classifier):
     True
     """
 
-    _batch_sizes = "a whole number >= 1, 'auto', or None for all rows"
+    _settings = {
+        **Classifier._settings,
+        **EARLY_STOPPING,
+        "hidden_layer_sizes": LAYER_SIZES,
+        "activation": ACTIVATION,
+        "batch_size": Setting(
+            (WHOLE | one_of("auto") | NONE).is_valid, "a whole number >= 1, 'auto', or None for all rows"
+        ),
+        "learning_rate_init": LEARNING_RATE,
+        "warm_start": FLAG,
+        "dtype": DTYPE,
+    }
 
     def __init__(
         self,
@@ -116,6 +128,11 @@ class MLPClassifier(StandardisingEstimator, Classifier):
             self._fit_scaling(X, weight)
         network = make_network(d, self.hidden_layer_sizes, k, self.activation, key=self._key(5))
         return Scorer(self._copy_learned_layers(network) if warm else network, d, k)
+
+    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
+        rows = n if self._batch_rows() is None else min(n, int(self._batch_rows()))
+        weights, units = n_network_numbers(d, self.hidden_layer_sizes, 1)
+        return {"hidden_layer_sizes": (weights + rows * units, "weights and units of the network")}
 
     def _copy_learned_layers(self, network: eqx.nn.Sequential) -> eqx.nn.Sequential:
         """Return the network with the linear layers of the previous fit."""
