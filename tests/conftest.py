@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.metadata
 import os
 import pathlib
 
@@ -12,6 +13,11 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# The older code generator of XLA takes a third of the time to compile. Set XLA_FLAGS, empty or not, to test
+# with the one that users have. XLA ends the process at a flag that it does not know, so only for versions
+# that know this one.
+if importlib.metadata.version("jaxlib").startswith(("0.9.", "0.10.")):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
@@ -27,10 +33,28 @@ hypothesis.settings.load_profile("energax")
 
 
 #: Tests that run long enough to be compiled with all optimizations. The others run once, on little data.
-RUNS_LONG = ("tests/statistical", "tests/evaluate", "tests/test_examples.py")
+RUNS_LONG = (
+    "tests/evaluate",
+    "tests/statistical/test_competition.py",
+    "tests/statistical/test_digits.py",
+    "tests/statistical/test_mixtures.py",
+    "tests/statistical/test_structure.py",
+    "tests/test_examples.py::test_four_principles",
+    "tests/test_examples.py::test_tagging",
+    "tests/test_examples.py::test_the_dishonest_casino",
+)
 #: Memory maps and bytes of a worker above which it drops its programs.
 _MOST_MAPS, _MOST_BYTES = 25_000, 1.5e9
 _PROCESS = pathlib.Path("/proc/self")
+#: Whether something was compiled since the memory maps were last counted.
+_compiled = {"since": False}
+
+
+def _note_compilation(event: str, _seconds: float, **_more: object) -> None:
+    _compiled["since"] |= event.endswith("backend_compile_duration")
+
+
+jax.monitoring.register_event_duration_secs_listener(_note_compilation)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +69,9 @@ def compile_options(request: pytest.FixtureRequest):
     if not _PROCESS.exists():
         return
     pages = int((_PROCESS / "statm").read_text().split()[1])
-    maps = (_PROCESS / "maps").read_bytes().count(b"\n")
+    # To count 15 000 maps takes 15 ms, and most tests compile nothing.
+    maps = (_PROCESS / "maps").read_bytes().count(b"\n") if _compiled["since"] else 0
+    _compiled["since"] = False
     if maps > _MOST_MAPS or pages * os.sysconf("SC_PAGE_SIZE") > _MOST_BYTES:
         programs.clear()
         jax.clear_caches()

@@ -28,9 +28,11 @@ from parts import (
     in_dtype,
     mixed_network,
     observed,
+    row_of,
     rows_of,
     takes_tables,
 )
+from quick import evaluate
 
 import energax
 from energax import Batch, estimators, learn, samplers
@@ -38,6 +40,7 @@ from energax.catalog import CATALOG, of_kind
 from energax.errors import BadInput, EnergaxError, Unsuitable
 from energax.fitting._batching import check_data
 from energax.parameters import trainable_leaves
+from energax.programs import jit
 from energax.protocols import KNOWLEDGE
 from energax.spaces import Categorical
 
@@ -75,7 +78,8 @@ class TestEnergy:
     def test_jit_and_vmap_change_nothing(self, name):
         energy = ENERGIES[name]()
         rows = rows_of(energy)
-        one_by_one = [float(energy(**jax.tree.map(lambda a, i=i: a[i], rows))) for i in range(N)]
+        of_row = jit(lambda energy, row: energy(**row))
+        one_by_one = [float(of_row(energy, row_of(rows, i))) for i in range(N)]
         together = eqx.filter_jit(lambda e, r: jax.vmap(lambda row: e(**row))(r))(energy, rows)
         assert together.shape == (N,)
         np.testing.assert_allclose(together, one_by_one, rtol=2e-5, atol=2e-5)
@@ -84,8 +88,8 @@ class TestEnergy:
     def test_the_dtype_is_kept(self, name, dtype):
         with jax.enable_x64(dtype == "float64"):
             energy = in_dtype(ENERGIES[name](), dtype)
-            row = in_dtype(jax.tree.map(lambda a: a[0], rows_of(energy)), dtype)
-            value, slope = eqx.filter_value_and_grad(lambda e: e(**row))(energy)
+            row = in_dtype(row_of(rows_of(energy), 0), dtype)
+            value, slope = evaluate(lambda: eqx.filter_value_and_grad(lambda e: e(**row))(energy))
             assert value.dtype == dtype and value.shape == ()
             assert {a.dtype for a in jax.tree.leaves(slope)} <= {jnp.dtype(dtype)}
 
@@ -93,8 +97,8 @@ class TestEnergy:
         energy = ENERGIES[name]()
         loaded = saved_and_loaded(energy, tmp_path)
         assert type(loaded) is type(energy) and loaded.spaces == energy.spaces
-        row = jax.tree.map(lambda a: a[0], rows_of(energy))
-        assert float(loaded(**row)) == float(energy(**row))
+        row = row_of(rows_of(energy), 0)
+        assert float(evaluate(lambda: loaded(**row))) == float(evaluate(lambda: energy(**row)))
         no_address(energy)
 
     def test_bad_input_raises(self, name):

@@ -16,8 +16,9 @@ from energax.estimators import (
     MLPClassifier,
 )
 
+# Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
 ESTIMATORS = [
-    LinearClassifier(max_iter=200, tol=None),
+    LinearClassifier(max_iter=50, tol=None),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
     VAE(2, (4,), max_iter=2, n_importance=8, likelihood="gaussian"),

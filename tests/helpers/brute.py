@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
+from quick import evaluate
 
 from energax.algorithms.factors.checks import as_evidence, as_tables, split_by_variable
 from energax.algorithms.junction.beliefs import clique_marginal, factor_marginals
@@ -72,17 +72,16 @@ def calibrate(tree, log_tables, log_evidence=None) -> Calibration:
     """Both passes over a junction tree; with rows of evidence, every result has a leading axis of rows."""
     tables = as_tables(tree.cards, tree.scopes, log_tables)
     evidence, rows = as_evidence(tree.cards, log_evidence, tables)
-    rows_first = lambda a: jnp.moveaxis(a, -1, 0) if rows else a
+    rows_first = lambda a: np.moveaxis(a, -1, 0) if rows else a
 
-    @jax.jit
-    def both_passes(tables, evidence):
+    def both_passes():
         up = upward(tree.layout, tables, [e.T for e in evidence] if rows else evidence, sum_product)
         beliefs = downward(tree.layout, up)
         marginals = ragged_sum(beliefs.fringe, tree.layout.marginals)
         cliques = [clique_marginal(tree.layout, beliefs, i) for i in range(tree.layout.n_maximal)]
         return up.log_z, marginals, cliques, factor_marginals(tree, beliefs)
 
-    log_z, marginals, cliques, factors = both_passes(tables, evidence)
+    log_z, marginals, cliques, factors = jax.tree.map(np.asarray, evaluate(both_passes))
     shapes = [(*np.shape(log_z), *(tree.cards[v] for v in clique)) for clique in tree.cliques]
     return Calibration(
         log_z,

@@ -12,6 +12,7 @@ import numpy as np
 
 from energax.energy import Energy
 from energax.missing import Masked, is_masked
+from energax.programs import jit
 from energax.spaces import Binary, Categorical
 
 
@@ -85,7 +86,7 @@ def table_of(energy: Any) -> np.ndarray:
     return np.asarray(_energies(energy, data)).reshape(shape)
 
 
-@eqx.filter_jit
+@jit
 def _energies(energy, data):
     return jax.vmap(lambda row: energy(**row))(data)
 

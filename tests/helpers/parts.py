@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from quick import evaluate
 
 import energax
 from energax import Mixture, energies, infer, learn, nn, samplers
@@ -330,12 +331,18 @@ def in_dtype(tree, dtype):
 
 def rows_of(energy, names=None, n=N):
     """Some valid rows of every variable."""
-    out = {}
-    for i, (name, space) in enumerate(energy.spaces.items()):
-        if names is None or name in names:
-            keys = jax.random.split(jax.random.fold_in(jax.random.key(KEY), i), n)
-            out[name] = jnp.stack([random_value(space, k) for k in keys])
-    return out
+
+    def draw(i, space):
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(KEY), i), n)
+        return jax.vmap(lambda key: random_value(space, key))(keys)
+
+    spaces = energy.spaces
+    wanted = [(i, name) for i, name in enumerate(spaces) if names is None or name in names]
+    return evaluate(lambda: {name: draw(i, spaces[name]) for i, name in wanted})
+
+
+def row_of(rows, i):
+    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[i]), rows)
 
 
 def observed(energy):

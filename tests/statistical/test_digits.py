@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from quick import evaluate
 
 from energax import fit
 from energax.energies import RBM, Decoder, Linear, NeuralEnergy
@@ -19,7 +20,6 @@ from energax.learn import (
     Descent,
     Margin,
     NegativeLogLikelihood,
-    NoiseContrastive,
     ScoreMatching,
 )
 from energax.nn import Encoder
@@ -36,12 +36,10 @@ def annealed(step, epochs, weight_decay=0.0, n=1400, batch_size=100):
 def learned_rbm(binary_digits, objective, epochs, weight_decay):
     X, test = binary_digits
     rbm = RBM.random(64, 12, key=0)
-    if callable(objective) and not hasattr(objective, "check"):
-        objective = objective(rbm)
     learner = Descent(objective, annealed(0.03, epochs, weight_decay))
     done = fit(rbm, {"x": X}, learner, key=1, epochs=epochs, batch_size=100, initialise=True)
-    log_z = done.energy.log_partition()
-    return done, float(-jax.vmap(lambda x: done.energy.free_energy(x=x))(test).mean() - log_z), float(log_z)
+    free = jax.vmap(lambda x: done.energy.free_energy(x=x))
+    return -float(evaluate(lambda: free(test).mean() + done.energy.log_partition()))
 
 
 @pytest.mark.parametrize(
@@ -54,15 +52,8 @@ def learned_rbm(binary_digits, objective, epochs, weight_decay):
     ids=["exact", "cd-1", "pcd"],
 )
 def test_rbm(binary_digits, objective, at_least):
-    _, log_p, _ = learned_rbm(binary_digits, objective, 150, 0.02)
-    assert log_p >= at_least
-
-
-def test_rbm_by_noise_contrastive_estimation(binary_digits):
-    matched = lambda rbm: NoiseContrastive.matched(rbm, {"x": binary_digits[0]}, k=20)
-    done, log_p, log_z = learned_rbm(binary_digits, matched, 300, 0.0)
-    assert log_p >= -20.0
-    assert abs(float(done.partner) - log_z) < 0.3
+    """tests/test_examples.py has the same floors for a user's energy, and noise contrastive estimation."""
+    assert learned_rbm(binary_digits, objective, 150, 0.02) >= at_least
 
 
 @pytest.mark.parametrize(
@@ -84,7 +75,7 @@ def test_vae(binary_digits, samples, depth, weight_decay, at_least):
         return jax.nn.logsumexp(log_w) - jnp.log(n)
 
     keys = jax.random.split(jax.random.key(3), len(test))
-    assert jax.vmap(bound)(jnp.asarray(test), keys).mean() >= at_least
+    assert jax.jit(jax.vmap(bound))(jnp.asarray(test), keys).mean() >= at_least
 
 
 @pytest.mark.parametrize(
@@ -96,7 +87,7 @@ def test_linear_classifier(grey_digits, objective, at_least):
     X, y, test, labels = grey_digits
     learner = Descent(objective, annealed(0.03, 100))
     done = fit(Linear.random(64, 10, key=0), {"x": X, "y": y}, learner, key=1, epochs=100, batch_size=100)
-    guess = np.asarray(jax.vmap(done.energy.scores)(test)).argmax(1)
+    guess = np.asarray(evaluate(lambda: jax.vmap(done.energy.scores)(test))).argmax(1)
     assert (guess == labels).mean() >= at_least
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from quick import evaluate
 from scipy.stats import norm
 
 from energax import Mixture, fit
@@ -59,14 +60,20 @@ def gradients(objective, energy, batch, n, carry=None, seed=0):
         terms, _ = with_partner(objective, partner)(energy, batch, carry, key)
         return sum(terms.values()) if isinstance(terms, dict) else terms
 
-    one = jax.jit(lambda key: ravel_pytree(jax.grad(loss)(arrays, key))[0])
-    keys = jax.random.split(jax.random.key(seed), n)
-    return np.asarray(jax.lax.map(one, keys, batch_size=500))
+    return many(lambda key: ravel_pytree(jax.grad(loss)(arrays, key))[0], n, seed)
+
+
+def many(one, n, seed=0):
+    """one(key) for n keys, as one program."""
+    draw = lambda key: jax.lax.map(one, jax.random.split(key, n), batch_size=500)
+    key = jax.random.key(seed)
+    return np.asarray(evaluate(lambda: draw(key)) if n == 1 else jax.jit(draw)(key))
 
 
 def exact_gradient(function, energy, partner=None):
     arrays, static = eqx.partition((energy, partner), eqx.is_inexact_array)
-    return np.asarray(ravel_pytree(jax.grad(lambda a: function(*eqx.combine(a, static)))(arrays))[0])
+    slope = jax.grad(lambda arrays: function(*eqx.combine(arrays, static)))
+    return np.asarray(evaluate(lambda: ravel_pytree(slope(arrays))[0]))
 
 
 def assert_unbiased(draws, exact, rate=1e-3, power=0.15):
@@ -81,12 +88,15 @@ def assert_unbiased(draws, exact, rate=1e-3, power=0.15):
 
 
 def small_rbm(h=3):
-    k = jax.random.split(jax.random.key(1), 3)
-    return RBM(
-        0.7 * jax.random.normal(k[0], (4, h)),
-        0.5 * jax.random.normal(k[1], (4,)),
-        0.5 * jax.random.normal(k[2], (h,)),
-    )
+    def build():
+        k = jax.random.split(jax.random.key(1), 3)
+        return RBM(
+            0.7 * jax.random.normal(k[0], (4, h)),
+            0.5 * jax.random.normal(k[1], (4,)),
+            0.5 * jax.random.normal(k[2], (h,)),
+        )
+
+    return evaluate(build)
 
 
 def enumerated_bound(energy, encoder, samples):
@@ -280,7 +290,7 @@ def test_contrastive_divergence_stands_still_at_the_model():
     """For rows with the probabilities of the model the chain is stationary, and the mean gradient is 0."""
     energy = small_rbm()
     values = Binary(4).values()
-    p = jax.nn.softmax(-jax.vmap(lambda x: energy.free_energy(x=x))(values))
+    p = evaluate(lambda: jax.nn.softmax(-jax.vmap(lambda x: energy.free_energy(x=x))(values)))
     draws = gradients(ContrastiveDivergence(1), energy, Batch({"x": values}, p), 10_000)
     stderr = draws.std(0, ddof=1) / np.sqrt(len(draws))
     assert (np.abs(draws.mean(0)) < norm.isf(1e-3 / 2 / stderr.size) * stderr).all()
@@ -293,7 +303,7 @@ def test_persistent_chains_at_the_model():
     energy, batch = small_rbm(), Batch({"x": X4}, WEIGHT)
     exact = gradients(NegativeLogLikelihood(), energy, batch, 1)[0]
     values = Binary(4).values()
-    log_p = -jax.vmap(lambda x: energy.free_energy(x=x))(values)
+    log_p = evaluate(lambda: -jax.vmap(lambda x: energy.free_energy(x=x))(values))
     objective = ContrastiveDivergence(1, persistent=True)
 
     def one(key):
@@ -302,8 +312,7 @@ def test_persistent_chains_at_the_model():
         loss = lambda e: sum(objective(e, batch, carry, chain)[0].values())
         return ravel_pytree(jax.grad(loss)(energy))[0]
 
-    draws = jax.lax.map(jax.jit(one), jax.random.split(jax.random.key(0), 10_000), batch_size=500)
-    assert_unbiased(np.asarray(draws), exact)
+    assert_unbiased(many(one, 10_000), exact)
 
 
 class Quadratic(Energy):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import evaluate
 
 from energax._util.linalg import gram, semidefinite_factor
 from energax.algorithms.chains import kalman
@@ -36,7 +37,17 @@ def random_system(seed, k=3, d=2, zero_noise=False):
 def as_system(parameters, dtype=jnp.float64):
     m, P, A, b, Q, C, d, R = (jnp.asarray(p, dtype) for p in parameters)
     factor = semidefinite_factor
-    return kalman.System(m, factor(P), A, b, factor(Q), C, d, R)
+    return evaluate(lambda: kalman.System(m, factor(P), A, b, factor(Q), C, d, R))
+
+
+def smooth(system, x, observed=None):
+    """(filtered, smoothed) as NumPy arrays, which can be read outside of `enable_x64`."""
+
+    def both():
+        filtered = kalman.kalman_filter(system, x, observed)
+        return filtered, kalman.kalman_smoother(system, filtered)
+
+    return jax.tree.map(np.asarray, evaluate(both))
 
 
 def joint(parameters, steps):
@@ -70,11 +81,6 @@ def conditioned(parameters, x, observed):
         else 0.0
     )
     return mean + gain @ gap, cov - gain @ cov[at], log_p
-
-
-def read(smoothed):
-    """As NumPy arrays, which can be read outside of `enable_x64`."""
-    return kalman.SmoothedStates(*map(np.asarray, smoothed))
 
 
 PATTERNS = {
@@ -127,8 +133,7 @@ def test_one_step_is_enough():
     parameters, x, observed = random_system(3), np.ones((1, 2)), np.ones((1, 2), bool)
     with jax.enable_x64(True):
         system = as_system(parameters)
-        filtered = kalman.kalman_filter(system, jnp.asarray(x))
-        smoothed = read(kalman.kalman_smoother(system, filtered))
+        _, smoothed = smooth(system, jnp.asarray(x))
     mean, cov, _ = conditioned(parameters, x, observed)
     np.testing.assert_allclose(smoothed.mean[0], mean[:3], atol=1e-9)
     np.testing.assert_allclose(smoothed.covariance[0], cov[:3, :3], atol=1e-9)
@@ -141,8 +146,9 @@ def test_the_forecast_is_the_joint_normal_conditioned():
     mean, cov, _ = conditioned(parameters, *more)
     with jax.enable_x64(True):
         system = as_system(parameters)
-        filtered = kalman.kalman_filter(system, jnp.asarray(x), jnp.asarray(observed))
-        ahead = kalman.forecast(system, filtered.predicted_mean[-1], filtered.predicted_factor[-1], 3)
+        filtered, _ = smooth(system, jnp.asarray(x), jnp.asarray(observed))
+        last = jnp.asarray(filtered.predicted_mean[-1]), jnp.asarray(filtered.predicted_factor[-1])
+        ahead = jax.tree.map(np.asarray, evaluate(lambda: kalman.forecast(system, *last, 3)))
     n, k = STEPS + 3, 3
     np.testing.assert_allclose(ahead.state_mean.ravel(), mean[STEPS * k : n * k], atol=1e-9)
     np.testing.assert_allclose(ahead.mean.ravel(), mean[n * k + STEPS * 2 :], atol=1e-9)
@@ -157,7 +163,8 @@ def test_noise_of_which_some_is_seen():
     parameters, _, observed = case(0, "coordinates")
     R = parameters[-1]
     with jax.enable_x64(True):
-        gain, left = kalman.completion(jnp.asarray(R), jnp.asarray(observed))
+        gain, left = evaluate(lambda: kalman.completion(jnp.asarray(R), jnp.asarray(observed)))
+        gain, left = np.asarray(gain), np.asarray(left)
     for t, row in enumerate(observed):
         o = np.flatnonzero(row)
         want = R[:, o] @ np.linalg.inv(R[np.ix_(o, o)])
@@ -173,7 +180,7 @@ def test_drawn_paths_have_the_moments_of_the_posterior():
     mean, cov, n = mean[: STEPS * 3], cov[: STEPS * 3, : STEPS * 3], 20_000
     with jax.enable_x64(True):
         system = as_system(parameters)
-        filtered = kalman.kalman_filter(system, jnp.asarray(x), jnp.asarray(observed))
+        filtered = evaluate(lambda: kalman.kalman_filter(system, jnp.asarray(x), jnp.asarray(observed)))
         draw = jax.jit(jax.vmap(lambda key: kalman.sample_path(system, filtered, key)))
         z = np.asarray(draw(jax.random.split(jax.random.key(0), n))).reshape(n, -1)
     assert np.abs((z.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 5
@@ -238,7 +245,7 @@ def test_a_diffuse_start_and_no_noise_is_least_squares():
     x = 3 + 0.5 * t + np.random.default_rng(1).normal(size=20)
     with jax.enable_x64(True):
         system = as_system(trend(1e14, np.zeros((2, 2))))
-        smoothed = read(kalman.kalman_smoother(system, kalman.kalman_filter(system, jnp.asarray(x[:, None]))))
+        _, smoothed = smooth(system, jnp.asarray(x[:, None]))
     slope, level = np.polyfit(t, x, 1)
     np.testing.assert_allclose(smoothed.mean[:, 0], level + slope * t, atol=1e-6)
     np.testing.assert_allclose(smoothed.mean[:, 1], slope, atol=1e-6)
@@ -252,8 +259,7 @@ def test_a_state_that_is_known_for_certain_stays_so():
     zero = np.zeros((3, 3))
     with jax.enable_x64(True):
         system = as_system((m, zero, A, b, zero, C, d, R))
-        filtered = kalman.kalman_filter(system, jnp.ones((5, 2)))
-        smoothed = read(kalman.kalman_smoother(system, filtered))
+        _, smoothed = smooth(system, jnp.ones((5, 2)))
     z = [m]
     for _ in range(4):
         z.append(A @ z[-1] + b)
@@ -271,8 +277,7 @@ def test_a_singular_transition_and_singular_noise():
     mean, cov, log_p = conditioned(parameters, x, np.ones_like(x, bool))
     with jax.enable_x64(True):
         system = as_system(parameters)
-        filtered = kalman.kalman_filter(system, jnp.asarray(x))
-        smoothed = read(kalman.kalman_smoother(system, filtered))
+        filtered, smoothed = smooth(system, jnp.asarray(x))
     blocks = cov[: STEPS * 2, : STEPS * 2].reshape(STEPS, 2, STEPS, 2)
     np.testing.assert_allclose(np.sum(np.asarray(filtered.log_likelihood)), log_p, atol=1e-9)
     np.testing.assert_allclose(smoothed.mean.ravel(), mean[: STEPS * 2], atol=1e-9)

@@ -315,8 +315,8 @@ def test_markov_fields_by_exact_gradient_and_by_pseudo_likelihood():
     data = rows_from(truth, 4000)
     with jax.enable_x64(True):
         start = MarkovField.from_graph(truth.graph(), {n: s.n_values for n, s in truth.spaces.items()})
-        exact = fit(start, data, Descent(NegativeLogLikelihood(), optax.adam(0.05)), key=0, steps=600).energy
-        pseudo = fit(start, data, Descent(PseudoLikelihood(), optax.adam(0.05)), key=0, steps=600).energy
+        exact = fit(start, data, Descent(NegativeLogLikelihood(), optax.adam(0.1)), key=0, steps=300).energy
+        pseudo = fit(start, data, Descent(PseudoLikelihood(), optax.adam(0.1)), key=0, steps=300).energy
     (a, b), *_ = [f.names for f in truth.factors if len(f.names) == 2]
     shape = (truth.spaces[a].n_values, truth.spaces[b].n_values)
     counts = np.bincount(np.ravel_multi_index([data[a], data[b]], shape), minlength=np.prod(shape)) / 4000
