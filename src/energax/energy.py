@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,6 +26,9 @@ from .spaces import Space
 if TYPE_CHECKING:
     from .compose import Clamped, Marginal, Sum
     from .tempering import Tempered
+
+#: Rows whose missing values are enumerated together.
+_INCOMPLETE_ROWS = 8
 
 _REMEDY = (
     "Give the energy the exact method `{knowledge}`, make the hidden space smaller, or use an "
@@ -244,6 +248,33 @@ def free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:
     if given and hidden.keys().isdisjoint(given) and energy.knows("free_energy", given):
         return energy.free_energy(**given)
     return enumerated_free_energy(energy, given)
+
+
+def row_free_energies(energy: Energy, rows: Mapping[str, Any]) -> Any:
+    """`free_energy` of every row, (n,). Missing values are enumerated in incomplete rows only.
+
+    A sum over all completions of a row takes long: with one NaN in one of 500 rows of 10 bits, computing it
+    for every row took 450 times as long.
+    """
+    one = lambda row: free_energy(energy, row)
+    partial = [k for k, v in rows.items() if is_masked(v) and k not in energy.marginalises]
+    if not partial:
+        return jax.vmap(one)(rows)
+    observed = [rows[k].observed.reshape(len(rows[k].observed), -1).all(1) for k in partial]
+    complete = functools.reduce(jnp.logical_and, observed)
+    values = jax.vmap(one)({k: v.value if k in partial else v for k, v in rows.items()})
+    size = math.gcd(len(complete), _INCOMPLETE_ROWS)
+    # Incomplete rows come first, so that few chunks have any.
+    order = jnp.argsort(complete, stable=True).reshape(-1, size)
+
+    def chunk(indices):
+        some = jax.tree.map(lambda a: a[indices], rows)
+        return jax.lax.cond(
+            complete[indices].all(), lambda _: values[indices], lambda some: jax.vmap(one)(some), some
+        )
+
+    enumerated = jnp.zeros_like(values).at[order].set(jax.lax.map(chunk, order))
+    return jnp.where(complete, values, enumerated)
 
 
 def enumerated_free_energy(energy: Energy, given: Mapping[str, Any]) -> Any:

@@ -126,22 +126,24 @@ def round_up(n: int) -> int:
     return -(-n // step) * step
 
 
-def component_size(k: int, numbers: int) -> int:
-    """The number of components, clusters or states that k are padded to, if each adds `numbers` of work.
+def component_size(k: int, numbers: int, power: int = 1) -> int:
+    """The number of components, clusters or states that k are padded to.
 
-    Powers of two from 4 on where arithmetic takes little time; else at most a half more, or none.
+    `numbers` times k to this power is the work of one pass over the data. Where it takes little time all
+    small k share a size; else sizes are about a quarter apart; large work is not padded.
 
-    >>> [component_size(k, 1000) for k in (1, 5, 30)], [component_size(k, 100_000) for k in (5, 9, 30)]
-    ([4, 8, 32], [6, 12, 32])
+    >>> [component_size(k, 1000) for k in (1, 5, 30)], [component_size(k, 100_000) for k in (3, 5, 9, 40)]
+    ([8, 8, 32], [4, 8, 12, 48])
     >>> component_size(30, 10**6)
     30
     """
-    if k * numbers > 2**22:
+    if numbers * k**power > 2**22:
         return k
-    power = power_of_two(k)
-    if k * numbers <= 2**16:
-        return max(4, power)
-    return power if 4 * k > 3 * power else max(1, 3 * power // 4)
+    for size in (8, 32):
+        if k <= size and numbers * size**power <= 2**16:
+            return size
+    step = max(4, power_of_two(k) // 4)
+    return -(-k // step) * step
 
 
 def sequence_size(n: int, steps: int) -> tuple[int, int]:

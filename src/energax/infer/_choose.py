@@ -48,6 +48,11 @@ def choose(task: str, query: Query, method: Any = None) -> Method:
     )
 
 
+def choose_approximation(task: str, query: Query) -> Method | None:
+    """Return the first method that supports the query, automatic or not; None if there is none."""
+    return next((as_method(name) for name in _supported_names(task, query)), None)
+
+
 def candidates(task: str, energy: Energy) -> tuple[Method, ...]:
     """Return the methods that are tried where none is named, by priority.
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from .._util.keys import as_key
 from ..energy import Energy
-from ..errors import BadInput, check_whole_number
+from ..errors import BadInput, Intractable, check_whole_number
 from ..estimate import Estimate
 from ..parameters import with_energy_precision
 from ..samplers import Draws
-from ._choose import as_method, check_key, choose
+from ._choose import as_method, check_key, choose, choose_approximation
 from ._exact.conditional import ConditionalQuery
 from ._method import TASKS, Minimum, Plan
 from ._monte_carlo.mcmc import MCMC
@@ -214,6 +214,8 @@ def plan(
 ) -> Plan:
     """Return the method that a task would use, why, and its cost, without running it.
 
+    Where only an approximation is possible, which the task does not choose by itself, the plan is for that.
+
     Args:
         task: `argmin`, `posterior`, `log_prob`, `log_partition` or `sample`, or its name.
         energy: the energy.
@@ -244,8 +246,16 @@ def plan(
         given = data
     query = Query(energy, given)
     query.check_inputs(task)
-    chosen = choose(task, query, method)
-    return Plan(task, chosen, chosen.why(task, query), chosen.kind(task, query), chosen.cost(task, query))
+    try:
+        chosen = choose(task, query, method)
+        why = chosen.why(task, query)
+    except Intractable:
+        found = choose_approximation(task, query)
+        if found is None:
+            raise
+        chosen, name = found, type(found).__name__
+        why = f"no exact method supports the query, so that the call needs method={name}() and key=0"
+    return Plan(task, chosen, why, chosen.kind(task, query), chosen.cost(task, query))
 
 
 def _separate_inputs(energy: Energy, data: Mapping[str, Any], given: Mapping[str, Any] | None) -> Any:

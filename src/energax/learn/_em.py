@@ -327,5 +327,8 @@ def tempered_posterior(joint: Any, temperature: Any) -> tuple[Any, Any]:
         best = jnp.argmax(joint, axis=1)
         return jax.nn.one_hot(best, joint.shape[1], dtype=joint.dtype), joint.max(1)
     scaled = joint / temperature
-    evidence = jax.nn.logsumexp(scaled, axis=1)
-    return jnp.exp(scaled - evidence[:, None]), temperature * evidence
+    most = jax.lax.stop_gradient(scaled.max(1, keepdims=True))
+    most = jnp.where(jnp.isfinite(most), most, 0)
+    terms = jnp.exp(scaled - most)  # once, for the posterior and for the sum
+    total = terms.sum(1, keepdims=True)
+    return terms / total, temperature * (jnp.log(total) + most)[:, 0]

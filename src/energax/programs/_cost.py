@@ -30,10 +30,12 @@ _NUMBERS = {
     "scatter-add": 3e-8,
     "gather": 5e-9,
 }
+#: Operations whose time depends on the numbers of the argument.
+_REDUCTIONS = ("reduce_", "argmax", "argmin")
 #: Seconds per equation, for those that are many calls of NumPy.
 _CALLS = {"gather": 4e-5, "scatter-add": 6e-5, "scatter": 6e-5, "random_bits": 1e-4}
 #: Seconds per product of two numbers.
-_PRODUCT = 2e-10
+_PRODUCT = 1e-10
 #: Seconds of a product that OpenBLAS gives to several threads.
 LARGE_PRODUCT = 2e-5
 #: Seconds per matrix that is solved by a call of its own.
@@ -72,6 +74,8 @@ def interpretation(equation: Any) -> float:
     numbers = sum(math.prod(v.aval.shape) for v in equation.outvars)
     if numbers > MOST_NUMBERS:
         return math.inf
+    if name.startswith(_REDUCTIONS):
+        numbers = math.prod(equation.invars[0].aval.shape)
     seconds = _CALLS.get(name, _CALL) + _NUMBERS.get(name, _NUMBER) * numbers
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]

@@ -116,6 +116,7 @@ class Block:
     def __init__(self, jaxpr: Any, n_fixed: int, meter: Meter) -> None:
         self._meter = meter
         self._template: list[Any] = []  # one value per slot; None where it is computed
+        self._known: dict[Any, tuple[int, ...]] = {}  # the slots of literals and of repeated equations
         inner, constants = _open(jaxpr)
         slots = {v: self._add_slot(c) for v, c in zip(inner.constvars, constants, strict=True)}
         first = len(self._template)
@@ -161,9 +162,13 @@ class Block:
         return len(self._template) - 1
 
     def _slot(self, variable: Any, slots: dict[Any, int]) -> int:
-        if isinstance(variable, core.Literal):
-            return self._add_slot(np.asarray(variable.val, _dtype(variable.aval)))
-        return slots[variable]
+        if not isinstance(variable, core.Literal):
+            return slots[variable]
+        value = np.asarray(variable.val, _dtype(variable.aval))
+        key = value.dtype, value.shape, value.tobytes()
+        if key not in self._known:
+            self._known[key] = (self._add_slot(value),)
+        return self._known[key][0]
 
     def _translate(self, equations: Sequence[Any], slots: dict[Any, int], steps: list[Step]) -> None:
         for equation in equations:
@@ -182,19 +187,31 @@ class Block:
             if name in UNCHANGED and _is_unchanged(equation):
                 slots[equation.outvars[0]] = inputs[0]
                 continue
-            if name in CONTROL:
-                function, several = CONTROL[name](parameters, self._meter), True
-            elif name in RULES:
-                function = RULES[name](parameters, avals, [v.aval for v in equation.invars])
-                several = equation.primitive.multiple_results
-            else:
-                raise Unsupported(name)
-            outputs = tuple(self._add_slot(None) for _ in avals)
+            key = name, inputs, _hashable(parameters)
+            if key in self._known:
+                slots.update(zip(equation.outvars, self._known[key], strict=True))
+                continue
+            function = self._find_function(equation)
+            several = name in CONTROL or equation.primitive.multiple_results
+            outputs = self._known[key] = tuple(self._add_slot(None) for _ in avals)
             slots.update(zip(equation.outvars, outputs, strict=True))
             dtypes = tuple(map(_dtype, avals))
             seconds = interpretation(equation)
             self._meter.has_large_product |= name == "dot_general" and seconds > LARGE_PRODUCT
             steps.append(Step(function, several, inputs, outputs, dtypes, seconds))
+
+    def _find_function(self, equation: Any) -> Callable[..., Any]:
+        """The NumPy function of an equation; raise `Unsupported` if there is none."""
+        name, parameters = equation.primitive.name, equation.params
+        try:
+            if name in CONTROL:
+                return CONTROL[name](parameters, self._meter)
+            if name in RULES:
+                avals = [v.aval for v in equation.outvars]
+                return RULES[name](parameters, avals, [v.aval for v in equation.invars])
+        except (KeyError, AttributeError) as error:  # another version of JAX has other parameters
+            raise Unsupported(f"{name} without {error}") from error
+        raise Unsupported(name)
 
     def _split(self, steps: list[Step]) -> tuple[list[Step], list[Step], list[Step]]:
         """(steps that depend on constants, those on fixed arguments too, others); without unused ones."""
@@ -255,6 +272,16 @@ def _open(jaxpr: Any) -> tuple[core.Jaxpr, list[Any]]:
     return jaxpr, []
 
 
+def _hashable(parameters: dict[str, Any]) -> Any:
+    """The parameters of an equation as a key: equal ones for equal equations, if they can be hashed."""
+    key = tuple(parameters.items())
+    try:
+        hash(key)
+    except TypeError:
+        return object()
+    return key
+
+
 def _is_unchanged(equation: Any) -> bool:
     before, after = equation.invars[0].aval, equation.outvars[0].aval
     turned = equation.params.get("dimensions") if equation.primitive.name == "reshape" else None
@@ -296,7 +323,8 @@ def _where(running: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def _scan(parameters: dict[str, Any], meter: Meter) -> Callable[..., Any]:
-    length, n_constants, n_carry = parameters["length"], parameters["num_consts"], parameters["num_carry"]
+    length = parameters["length"]
+    n_constants, n_carry = _scan_counts(parameters)
     body = Block(parameters["jaxpr"], n_constants, meter)
     avals = parameters["jaxpr"].out_avals[n_carry:]
     steps = range(length - 1, -1, -1) if parameters["reverse"] else range(length)
@@ -314,6 +342,14 @@ def _scan(parameters: dict[str, Any], meter: Meter) -> Callable[..., Any]:
         return carry + stacked
 
     return run
+
+
+def _scan_counts(parameters: dict[str, Any]) -> tuple[int, int]:
+    """(the number of constants, of carried arrays) among the arguments of a scan."""
+    if "num_consts" in parameters:
+        return parameters["num_consts"], parameters["num_carry"]
+    constants, carry, _ = parameters["ft_in"].unpack()  # from JAX 0.11 on
+    return len(constants), len(carry)
 
 
 def _cond(parameters: dict[str, Any], meter: Meter) -> Callable[..., Any]:

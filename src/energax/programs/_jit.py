@@ -1,7 +1,7 @@
 """`jit`: a function as programs, one for every structure of its arguments.
 
 A program is first interpreted with NumPy (`_interpreter`): that starts at once and leaves nothing behind.
-When its calls have taken about as long as compiling it would, or one call half as long, XLA compiles it. All
+When its calls have taken about twice as long as compiling it would, or one call half as long, XLA compiles it. All
 programs are in one cache of limited size (`_cache`).
 """
 
@@ -37,8 +37,11 @@ _SETTINGS = (
 )
 
 
-#: The part of its time to compile that a program may be interpreted for in one call or fit.
-_LONGEST = 0.5
+#: How many times as long as compiling takes a program may be interpreted, in all calls. A compiled call still
+#: takes time, about half as much: after twice the time the difference would have paid.
+_PATIENCE = 2.0
+#: The part of that time that one call or fit may take.
+_LONGEST = 0.25
 #: The most structures of arguments for which a function remembers what takes too long.
 _MOST_KINDS = 256
 #: Seconds of a call that matter for the choice of an engine for a whole fit.
@@ -223,7 +226,7 @@ class Program:
         # A function of its own: JAX would take the trace for XLA from its cache, and the other way round.
         with trace_for_numpy():
             jaxpr = jax.make_jaxpr(lambda *arrays: flat(*arrays))(*arrays)
-        self._avals, self._most = jaxpr.out_avals, compilation(jaxpr)
+        self._avals, self._most = jaxpr.out_avals, _PATIENCE * compilation(jaxpr)
         self._evaluate = lower(jaxpr, self._meter)
 
     def _run_compiled(self, arrays: Sequence[Any]) -> list[Any]:

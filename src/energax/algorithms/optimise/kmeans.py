@@ -21,6 +21,7 @@ START_NAMES = ("kmeans", "k-means++", "random", "random_from_data")
 _SAMPLE_BLOCK = 512  # rows per block when rows are drawn in proportion to their mass
 _UNROLLED_CENTERS = 64  # comparisons in one unrolled loop
 _LLOYD_MAX_ITER = 100
+_FEW_ROWS = 4096  # in one chunk
 
 
 def column_moments(x: Any, weight: Any) -> tuple[Any, Any]:
@@ -116,11 +117,18 @@ def _sample_rows(key: Any, mass: Any, n_draws: int) -> Any:
     inexact in single precision.
     """
     n = mass.shape[0]
+    uniform = jax.random.uniform(key, (2, n_draws), mass.dtype)
+    if n <= _SAMPLE_BLOCK:
+        return _first_above(jnp.broadcast_to(jnp.cumsum(mass), (n_draws, n)), uniform[0])
     blocks = jnp.pad(mass, (0, -n % _SAMPLE_BLOCK)).reshape(-1, _SAMPLE_BLOCK)
-    block_key, row_key = jax.random.split(key)
-    block = jax.random.categorical(block_key, jnp.log(blocks.sum(1)), shape=(n_draws,))
-    row = jax.random.categorical(row_key, jnp.log(blocks[block]), axis=1)
-    return jnp.minimum(block * _SAMPLE_BLOCK + row, n - 1)
+    totals = jnp.cumsum(blocks.sum(1))
+    block = _first_above(jnp.broadcast_to(totals, (n_draws, len(blocks))), uniform[0])
+    return block * _SAMPLE_BLOCK + _first_above(jnp.cumsum(blocks[block], 1), uniform[1])
+
+
+def _first_above(running_sums: Any, fraction: Any) -> Any:
+    """The first index whose running sum (n_draws, n) is above a fraction < 1 of the last one, (n_draws,)."""
+    return jnp.sum(running_sums <= fraction[:, None] * running_sums[:, -1:], 1, dtype=jnp.int32)
 
 
 def kmeans_plus_plus(key: Any, x: Any, weight: Any, k: int, mean: Any, active: Any = None) -> Any:
@@ -179,8 +187,8 @@ def assignment_sums(
     The count is that of observed values, one per column if x has missing values.
     """
     x = rows["x"]
-    # The interpreter computes what does not depend on the centres once.
-    middle = value_of(x).mean(0) if interpreted() else centers.mean(0)
+    # What does not depend on the centres is computed once; in a loop over chunks of rows that is not possible.
+    middle = value_of(x).mean(0) if interpreted() or len(value_of(x)) <= _FEW_ROWS else centers.mean(0)
     nearest = nearest_center(x, centers, middle, active)
     (value, observed), weight = _relative_rows(x, middle), weight.astype(centers.dtype)
     ones = jnp.ones_like(value[:, :1]) if observed is None else observed

@@ -107,9 +107,11 @@ class Importance(Method):
         return "estimate"
 
     def cost(self, task, query):
-        k = self._k(bound=task == "log_prob" and _log_z_method(query) is not None)
-        n = query.n if task == "log_prob" else 1
-        return Cost(evaluations=n * k, n_bytes=4 * k)
+        if task == "log_prob" and _log_z_method(query) is not None:
+            k = self._k(bound=True)
+            return Cost(evaluations=query.n * k, n_bytes=4 * k)
+        k = self._k(bound=False)  # log Z once, and F of every row
+        return Cost(evaluations=k + (query.n if task == "log_prob" else 0), n_bytes=4 * k)
 
     def _k(self, *, bound: bool) -> int:
         return self.n_samples or (1000 if bound else 2**16)
