@@ -228,8 +228,8 @@ def test_labels(name):
 
 
 def test_errors_of_bernoulli_models_suggest_a_remedy():
-    with pytest.raises(BadInput, match=r"0\.5 in row 0, column 1.*binarize="):
-        estimators.BernoulliRBM(2).fit([[0.0, 0.5], [1.0, 0.0]])
+    with pytest.raises(BadInput, match=r"1\.5 in row 0, column 1.*binarize="):
+        estimators.BernoulliRBM(2).fit([[0.0, 1.5], [1.0, 0.0]])
     model = estimators.VAE(2, (4,), max_iter=1, random_state=0).fit((REAL > 0).astype(float))
     with pytest.raises(BadInput, match="gaussian"):
         model.transform(REAL)

@@ -77,7 +77,7 @@ UNARY = {
     "bessel_i1e": unary(lax.bessel_i1e), "cbrt": unary(jnp.cbrt), "ceil": unary(jnp.ceil),
     "clz": [(lax.clz, WHOLE), (lax.clz, BITS)],
     "copy": unary(lambda x: jnp.array(x, copy=True)), "cos": unary(jnp.cos), "cosh": unary(jnp.cosh),
-    "digamma": unary(lax.digamma, edges=POSITIVE), "erf": unary(lax.erf), "erfc": unary(lax.erfc),
+    "digamma": unary(lax.digamma, edges=POSITIVE[1:]), "erf": unary(lax.erf), "erfc": unary(lax.erfc),
     "erf_inv": unary(lax.erf_inv, edges=UNIT),
     "exp": unary(jnp.exp, f32([-200, 200]), EMPTY, ONE, f16([0.5, 2])),
     "exp2": unary(jnp.exp2), "expm1": unary(jnp.expm1, f32([1e-8, -1e-8])), "floor": unary(jnp.floor),

@@ -13,6 +13,7 @@ from .._util.keys import numpy_generator
 from .._util.sizes import number_of_rows, pad_weighted
 from ..energy import Energy
 from ..errors import BadInput
+from ..spaces import as_columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,7 @@ class ValidatedRows:
 
 def check_data(energy: Energy, data: Any, argument: str = "data") -> dict[str, Any]:
     """Return the rows of every variable, checked against its space; raise `BadInput` if one does not fit."""
+    data = as_columns(energy.spaces, data, argument)
     if not isinstance(data, Mapping):
         names = ", ".join(repr(n) for n in energy.spaces)
         expected = f"a dict of arrays by variable name, among {names}"

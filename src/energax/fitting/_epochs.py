@@ -24,8 +24,8 @@ from ._learner import Learner
 RUNNING, CONVERGED, STOPPED_EARLY, DIVERGED = range(4)
 PARAMETERS = -1  # the `bad_term` if the loss was finite but a parameter was not
 
-#: The most numbers of data with which restarts run side by side. CPU, ten restarts of k-means on digits: 104 ms
-#: one after another, each until it has converged, and 251 side by side. GPU: only memory limits them.
+#: The most numbers of data with which restarts run side by side. CPU, ten restarts of k-means on digits: 104
+#: ms one after another, each until it has converged, and 251 side by side. GPU: only memory limits them.
 _SIDE_BY_SIDE_NUMBERS = Limit(2**15, 2**62)
 
 _PURPOSES = ("restarts", "start", "epochs", "validation")

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from .._util.keys import as_key
+from .._util.printing import describe_object
 from ..energy import Energy
 from ..errors import BadInput, check_memory, check_whole_number, describe
 from ..parameters import Freeze, with_energy_precision
@@ -76,8 +77,10 @@ def fit(
     if not isinstance(energy, Energy):
         raise BadInput("energy", type(energy).__name__, "an Energy")
     if not isinstance(learner, Learner):
-        remedy = "Wrap an objective: Descent(objective, optimizer)."
-        raise BadInput("learner", type(learner).__name__, "a learner", remedy)
+        found, expected, remedy = describe_object(learner, "a learner")
+        raise BadInput(
+            "learner", found, expected, remedy or "Wrap an objective: Descent(objective, optimizer)."
+        )
     _check_counts(epochs=epochs, steps=steps, batch_size=batch_size, patience=patience, n_init=n_init)
     if epochs is not None and steps is not None:
         raise BadInput("steps", "both epochs and steps", "one of the two")

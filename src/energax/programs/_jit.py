@@ -1,8 +1,8 @@
 """`jit`: a function as programs, one for every structure of its arguments.
 
 A program is first interpreted with NumPy (`_interpreter`): that starts at once and leaves nothing behind.
-When its calls have taken about twice as long as compiling it would, or one call half as long, XLA compiles it. All
-programs are in one cache of limited size (`_cache`).
+When its calls have taken about twice as long as compiling it would, or one call half as long, XLA compiles
+it. All programs are in one cache of limited size (`_cache`).
 """
 
 from __future__ import annotations

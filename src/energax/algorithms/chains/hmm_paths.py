@@ -182,3 +182,20 @@ def sample_path(key: Any, filtered_states: Any, log_transition: Any) -> Any:
 
     _, path = lax.scan(back, last, (logits[:-1], noise[:-1]), reverse=True)
     return jnp.concatenate([path, last[None]])
+
+
+def count_best_paths(
+    log_initial: Any, log_transition: Any, log_likelihood: Any, lengths: Any = None
+) -> tuple[dict[str, Any], Any]:
+    """({first, pairs, states} of the most probable path of every sequence as counts, its log probability).
+
+    Steps past the length of a sequence count nothing.
+    """
+    path, value = viterbi(log_initial, log_transition, log_likelihood, lengths=lengths)
+    dtype = log_likelihood.dtype
+    states = jax.nn.one_hot(path, log_likelihood.shape[-1], dtype=dtype)
+    if lengths is not None:
+        counts = jnp.arange(path.shape[1]) < lengths[:, None]
+        states = states * counts[..., None].astype(dtype)
+    pairs = jnp.einsum("nti,ntj->nij", states[:, :-1], states[:, 1:])
+    return {"first": states[:, 0], "pairs": pairs, "states": states}, value

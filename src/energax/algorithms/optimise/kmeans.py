@@ -187,7 +187,7 @@ def assignment_sums(
     The count is that of observed values, one per column if x has missing values.
     """
     x = rows["x"]
-    # What does not depend on the centres is computed once; in a loop over chunks of rows that is not possible.
+    # What does not depend on the centres is computed once, unless there are several chunks of rows.
     middle = value_of(x).mean(0) if interpreted() or len(value_of(x)) <= _FEW_ROWS else centers.mean(0)
     nearest = nearest_center(x, centers, middle, active)
     (value, observed), weight = _relative_rows(x, middle), weight.astype(centers.dtype)

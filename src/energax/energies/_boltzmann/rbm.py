@@ -44,6 +44,7 @@ class RBM(Energy):
     hidden_bias: jax.Array
 
     marginalises = frozenset({"x"})
+    enumerates_missing = True
 
     def __check_init__(self):
         _check_layers(self)
@@ -122,6 +123,7 @@ class GaussianRBM(Energy):
     scale: Any = parameter(Positive(), default=1.0)
 
     marginalises = frozenset({"x"})
+    enumerates_missing = True
 
     def __check_init__(self):
         _check_layers(self)
