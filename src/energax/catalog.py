@@ -135,6 +135,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "ConditionalGaussian", "inference", "exact inference in networks with linear-Gaussian nodes", "a BayesianNetwork with real nodes", "finite and real", "Lauritzen (1992)"),
     Row("infer", "LBFGS", "inference", "the minimum of the energy over real variables, by gradients", "a gradient", "real", "Liu and Nocedal (1989)"),
     Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
+    Row("infer", "FiniteFirst", "inference", "exact draws of finite variables, then of the others given them", "free_energy or conditional", "finite and others", ""),
     Row("infer", "Ancestral", "inference", "independent exact draws", "draw", "any", ""),
     Row("infer", "MCMC", "inference", "draws by Markov chains, with diagnostics", "a sampler", "those of the sampler", "Vehtari et al. (2021)"),
     # samplers

@@ -168,6 +168,8 @@ class Mixture(Energy):
         return energies - jnp.log(self.weights)
 
     def free_energy(self, **given):
+        if set(given) == {self.name} and self.components.normalised:
+            return -jnp.log(self.weights[given[self.name]])
         if self.name in given or set(given) | {self.name} != set(self.spaces):
             return enumerated_free_energy(self, given)
         return -jax.nn.logsumexp(-self.joint(**given))
@@ -187,7 +189,8 @@ class Mixture(Energy):
         if what == "log_partition":
             return self.components.normalised
         if what == "free_energy" and names is not None:
-            return set(names) == set(self.spaces) - {self.name}
+            known = set(names) == {self.name} and self.components.normalised
+            return known or set(names) == set(self.spaces) - {self.name}
         return super().knows(what, names)
 
     def log_partition(self):

@@ -150,6 +150,14 @@ class Expectations(Protocol):
         """
 
 
+class ExpectedEnergy(Protocol):
+    def expected_energy(self, data: Rows, posterior: Any) -> Any:
+        """Σ over rows of E[e(x, z)] under the posterior of `expectations`, each row with its weight in it.
+
+        Used by: `EM` with an M-step by descent.
+        """
+
+
 class ExpectedStatistics(Protocol):
     def expected_statistics(self, data: Rows, weight: Any, temperature: Any) -> tuple[Any, Any] | None:
         """(weighted statistics, weighted objective) of all rows without a posterior of every row, or None.
@@ -216,6 +224,9 @@ class HiddenMarkov(Protocol):
 
     def log_likelihoods(self, **rows: Any) -> Any:
         """log p(x_t | z_t) of many sequences, (n, steps, k); −∞ for states that the given ones exclude."""
+
+    def draw_states(self, key: Any, **given: Any) -> Any:
+        """A path of states given some variables; of `length` steps if nothing is given."""
 
     def coded_likelihoods(self, **rows: Any) -> Any:
         """The same as `CodedLikelihoods` where few rows are distinct, else as an array."""

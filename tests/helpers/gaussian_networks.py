@@ -122,7 +122,7 @@ def line_network(dtype=np.float64) -> BayesianNetwork:
 def rows_with_holes(net: BayesianNetwork) -> dict:
     """Draws of the network with a third of their entries missing."""
     rng = np.random.default_rng(0)
-    draws = sample(net, 30, key=4).values
+    draws = dict(sample(net, 30, key=4))
     return {k: np.where(rng.random(30) < 0.35, np.nan, v.astype(float)) for k, v in draws.items()}
 
 

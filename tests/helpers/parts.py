@@ -241,6 +241,14 @@ INFERENCES = {
         _sample,
         r"Ancestral needs exact draws.*Use Enumeration\(\)",
     ),
+    "FiniteFirst": InferenceExample(
+        "Gaussians",
+        infer.FiniteFirst,
+        _sample,
+        "RBM",
+        _sample,
+        r"FiniteFirst needs finite hidden variables and others.*Use Enumeration\(\)",
+    ),
     "MCMC": InferenceExample(
         "RBM",
         lambda: infer.MCMC(samplers.Gibbs(), n_chains=2, warmup=5),

@@ -23,8 +23,9 @@ def names(task, energy):
 
 def test_candidates():
     """Exact methods of a family first, its approximations after enumeration, general ones last."""
-    assert names("posterior", rbm) == ["Exact", "Enumeration", "Gibbs", "Langevin"]
-    assert names("sample", rbm) == ["Ancestral", "Exact", "Enumeration", "Gibbs", "Langevin"]
+    assert names("posterior", rbm) == ["Exact", "Enumeration", "FiniteFirst", "Gibbs", "Langevin"]
+    chains = ["FiniteFirst", "Gibbs", "Langevin"]
+    assert names("sample", rbm) == ["Ancestral", "Exact", "Enumeration", *chains]
     assert names("log_prob", rbm) == ["Exact", "Enumeration", "AnnealedImportance", "Importance"]
     assert names("argmin", NeuralEnergy.random(2, key=0)) == ["Exact", "Enumeration", "LBFGS"]
     assert names("posterior", network)[0] == "MessagePassing"

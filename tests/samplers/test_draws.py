@@ -16,7 +16,7 @@ def test_good_chains():
     draws = chains(rng.normal(size=(4, 500, 2)))
     assert draws.trusted and draws.verdict.startswith("no problem found") and (draws.rhat < 1.01).all()
     assert draws.n == 2000 and draws["x"].shape == (2000, 2)
-    np.testing.assert_array_equal(draws.values["x"][:500], draws.chains["x"][0])
+    np.testing.assert_array_equal(draws["x"][:500], draws.chains["x"][0])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def frequencies(state, oracle, energy):
 def test_gibbs_leaves_p_as_it_is(oracle, kind, order):
     """χ² over all joint values after three sweeps of exact draws; and a wrong target is rejected."""
     energy = RBM.random(3, 2, key=3, scale=1.5) if kind == "block" else oracle.random_table(0, 3, 1.0)
-    exact = {k: jnp.asarray(v) for k, v in sample(energy, N, key=0).values.items()}
+    exact = {k: jnp.asarray(v) for k, v in sample(energy, N, key=0).items()}
     moved = jax.jit(lambda s, k: Gibbs(order).advance(energy, s, 3, k))(exact, jax.random.key(1))
     e = oracle.table_of(energy).astype(float)
     p = np.exp(-e) / np.exp(-e).sum()
@@ -43,7 +43,7 @@ def test_gibbs_given_held_coordinates(oracle):
     """Moves of the free coordinates leave p(free | clamped) invariant."""
     energy = oracle.random_table(0, 4, 1.0)
     x = np.ma.masked_array(np.array([1.0, 0, 0]), [False, True, True])
-    exact = {k: jnp.asarray(v) for k, v in sample(energy, N, {"x": x}, key=0).values.items()}
+    exact = {k: jnp.asarray(v) for k, v in sample(energy, N, {"x": x}, key=0).items()}
     clamped = {"x": jnp.broadcast_to(jnp.array([True, False, False]), (N, 3)), "z": jnp.zeros(N, bool)}
     moved = jax.jit(lambda s, k: Gibbs().advance(energy, s, 3, k, clamped))(exact, jax.random.key(1))
     p = np.exp(-oracle.table_of(energy).astype(float))

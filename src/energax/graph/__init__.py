@@ -22,6 +22,7 @@ from ._chow_liu import chow_liu as chow_liu
 from ._chow_liu import mutual_information as mutual_information
 from ._clique_tree import CliqueTree as CliqueTree
 from ._clique_tree import junction_tree as junction_tree
+from ._contingency import Columns as Columns
 from ._cost import TableCost as TableCost
 from ._cost import table_cost as table_cost
 from ._equivalence import cpdag as cpdag

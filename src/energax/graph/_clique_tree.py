@@ -55,14 +55,30 @@ class CliqueTree:
         return tree
 
 
+def _as_clique(clique: Any) -> tuple[Any, ...]:
+    if isinstance(clique, str) or not isinstance(clique, Iterable):
+        raise BadInput("cliques", repr(clique), "a sequence of variables for every clique")
+    return tuple(clique)
+
+
+def _cliques_of_graph(graph: Any, cards: Any) -> Iterable[Sequence[Any]]:
+    """The cliques of a triangulated graph; of a directed one, after joining parents."""
+    from ._moral import moralise
+    from ._triangulation import triangulate
+
+    return triangulate(moralise(graph) if graph.is_directed() else graph, cards).cliques
+
+
 def junction_tree(
-    cliques: Iterable[Sequence[Any]], cards: Mapping[Any, int] | Sequence[int] | None = None
+    cliques: Iterable[Sequence[Any]] | nx.Graph, cards: Mapping[Any, int] | Sequence[int] | None = None
 ) -> CliqueTree:
     """The tree of cliques with the largest separators: a maximum spanning tree (Prim's algorithm).
 
     For the maximal cliques of a chordal graph every such tree has the running intersection property:
     the cliques that contain a variable are connected. With `cards`, ties are broken so that small
     tables have many neighbours, which saves operations.
+
+    A graph instead of cliques is triangulated first, a directed one after its parents are joined.
 
     >>> tree = junction_tree([("a", "b"), ("b", "c"), ("c", "d")])
     >>> tree.edges, tree.separators
@@ -71,7 +87,9 @@ def junction_tree(
     References: Jensen and Jensen, Optimal junction trees, UAI 1994; Lauritzen and Spiegelhalter,
     J. R. Statist. Soc. B 50, 1988.
     """
-    groups = tuple(tuple(clique) for clique in cliques)
+    if hasattr(cliques, "nodes") and hasattr(cliques, "is_directed"):
+        cliques = _cliques_of_graph(cliques, 2 if cards is None else cards)
+    groups = tuple(map(_as_clique, cliques))
     index: dict[Node, int] = {}
     for group in groups:
         if len(set(group)) != len(group):

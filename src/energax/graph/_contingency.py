@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._util.frames import columns_of, is_frame, states_of
 from ..errors import BadInput
 
 _SPARSE = 4  # possible combinations per row, above which only those that occur are numbered
@@ -28,6 +29,7 @@ class Columns:
     codes: np.ndarray  # (d, n)
     weights: np.ndarray | None
     observed: np.ndarray | None = None
+    states: tuple[tuple[str, ...] | None, ...] = ()  # the names of the states of every column, if it has any
 
     @classmethod
     def from_data(
@@ -40,10 +42,13 @@ class Columns:
     ) -> Columns:
         """Validate an array (n, d), a mapping of columns by name, or a data frame.
 
-        An entry is missing if it is NaN, masked in a masked array or a `Masked`, or False in `observed`.
-        `names` default to the keys of the mapping, the columns of the frame or the keys of `cards`, and
-        else to x0, x1, …; `cards` default to the largest code of each column plus one.
+        A column of text has its different values as states, in alphabetical order; a categorical column of a
+        frame its categories. An entry is missing if it is NaN or None, masked in a masked array or a
+        `Masked`, or False in `observed`. `names` default to the keys of the mapping, the columns of the frame
+        or the keys of `cards`, and else to x0, x1, …; `cards` default to the number of named states, or to
+        the largest code of each column plus one.
         """
+        data, states = _encode_states(data)
         values, present, found = _values_and_names(data)
         if observed is not None:
             mask = np.asarray(observed)
@@ -60,9 +65,13 @@ class Columns:
         names = tuple(f"x{i}" for i in range(d)) if names is None else tuple(names)
         if len(names) != d or len(set(names)) != d:
             raise BadInput("names", f"{names}", f"{d} different names, one for each column")
+        labels = tuple(states.get(name) for name in names)
+        if cards is None and any(labels):
+            counts = _as_cards(None, names, values, present)
+            cards = [n if s is None else len(s) for n, s in zip(counts, labels, strict=True)]
         sizes = _as_cards(cards, names, values, present)
         codes = _as_codes(values, present, names, sizes)
-        return cls(names, sizes, codes, _as_weights(weights, n), None if present.all() else present.T)
+        return cls(names, sizes, codes, _as_weights(weights, n), None if present.all() else present.T, labels)
 
     @property
     def n(self) -> int:
@@ -140,12 +149,30 @@ class Columns:
         return joint.reshape(a, b)[:-1, :-1].astype(float, copy=False)
 
 
+def _encode_states(data: Any) -> tuple[Any, dict[Any, tuple[str, ...]]]:
+    """(the columns of a frame or mapping with states as numbers, the names of the states by column)."""
+    if not (is_frame(data) or isinstance(data, Mapping)):
+        return data, {}
+    found = {name: states_of(data[name]) for name in (data.columns if is_frame(data) else data)}
+    labels = {name: states for name, states in found.items() if states is not None}
+    if not is_frame(data) and not labels:
+        return data, {}
+    names = list(data.columns) if is_frame(data) else list(data)
+    columns = columns_of(data) if is_frame(data) else {str(k): v for k, v in data.items()}
+    out = {}
+    for name in names:
+        column = columns[str(name)]
+        if name in labels:
+            number = {label: i for i, label in enumerate(labels[name])}
+            column = np.array([number.get(str(v), np.nan) if v is not None else np.nan for v in column])
+        out[name] = column
+    return out, labels
+
+
 def _values_and_names(data: Any) -> tuple[np.ndarray, np.ndarray, list[Any] | None]:
     """Values (n, d), a mask of those present, and the names of the columns if the container has any."""
     found: list[Any] | None = None
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        found, data = list(data.columns), data.to_numpy()
-    elif isinstance(data, Mapping):
+    if isinstance(data, Mapping):
         found = list(data)
         parts = [_values_and_mask(column) for column in data.values()]
         shapes = {value.shape for value, _ in parts}

@@ -20,6 +20,7 @@ from ._method import Minimum as Minimum
 from ._method import Plan as Plan
 from ._monte_carlo.ancestral import Ancestral as Ancestral
 from ._monte_carlo.annealed import AnnealedImportance as AnnealedImportance
+from ._monte_carlo.finite_first import FiniteFirst as FiniteFirst
 from ._monte_carlo.importance import Importance as Importance
 from ._monte_carlo.mcmc import MCMC as MCMC
 from ._optimise.lbfgs import LBFGS as LBFGS

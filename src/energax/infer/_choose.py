@@ -13,6 +13,7 @@ from ..errors import BadInput, Intractable, Unsuitable
 from ..finite import ENUMERATION_LIMIT
 from ..parameters import cache_on
 from ..samplers import Sampler, automatic_samplers
+from ..spaces import Sequence
 from ._exact.free_energy import describe_size, missing_value_hint
 from ._method import Method
 from ._monte_carlo.mcmc import MCMC
@@ -141,6 +142,9 @@ def _hint(task: str, query: Query) -> str:
         return f"{_HINTS[task]}."
     if task == "log_prob" and (hint := missing_value_hint(query)):
         return hint
+    endless = [k for k, v in query.hidden.items() if isinstance(v, Sequence) and v.length is None]
+    if endless:
+        return f"Sequences of {', '.join(endless)} have no length: make the chain with length=, or give one."
     for name in _supported_names(task, query):
         return f"Use an approximation: method={name}(), key=0."
     return _HINTS[task]

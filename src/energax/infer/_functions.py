@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._util.keys import as_key
 from ..energy import Energy
-from ..errors import BadInput, Intractable, check_whole_number
+from ..errors import BadInput, ConvergenceWarning, Intractable, check_whole_number
 from ..estimate import Estimate
 from ..parameters import with_energy_precision
 from ..samplers import Draws
+from ..spaces import as_columns
 from ._choose import as_method, check_key, choose, choose_approximation
 from ._exact.conditional import ConditionalQuery
 from ._method import TASKS, Minimum, Plan
@@ -50,7 +52,9 @@ def argmin(
     query.check_targets("argmin")
     query.check_inputs("argmin")
     chosen = choose("argmin", query, method)
-    return chosen.argmin(query, None if key is None else as_key(key))
+    found = chosen.argmin(query, None if key is None else as_key(key))
+    found.update(query.name_states(found))
+    return found
 
 
 @with_energy_precision
@@ -82,7 +86,9 @@ def posterior(
     query.check_targets("posterior")
     query.check_inputs("posterior")
     chosen = choose("posterior", query, method)
-    return chosen.posterior(query, check_key(key, chosen, "posterior", query))
+    found = chosen.posterior(query, check_key(key, chosen, "posterior", query))
+    _warn_of_problem(found)
+    return found
 
 
 @with_energy_precision
@@ -119,6 +125,7 @@ def log_prob(
     query = Query(energy, data, "data")
     if not query.given:
         raise BadInput("data", "no variables", f"values of some of {list(query.spaces)}")
+    data, given = (as_columns(query.spaces, values) for values in (data, given))
     data, given = _separate_inputs(energy, data, given)
     if given is not None:
         conditional = ConditionalQuery(energy, data, given, None if method is None else as_method(method))
@@ -200,7 +207,11 @@ def sample(
     elif settings and method is not None:
         found = f"settings of Markov chains for {chosen.label}"
         raise BadInput(", ".join(settings), found, "a sampler as method")
-    return chosen.sample(query, int(n), as_key(key))
+    draws = chosen.sample(query, int(n), as_key(key))
+    draws.labels = {k: getattr(v, "labels", None) for k, v in query.targets.items()}
+    draws.n_rows = query.n if query.batched else None
+    _warn_of_problem(draws)
+    return draws
 
 
 @with_energy_precision
@@ -237,7 +248,8 @@ def plan(
         raise BadInput("data", f"data for {task}", "none: only log_prob takes data", "Pass it as given.")
     if task == "log_prob":
         # Without `data`, the third argument is the data, as in log_prob itself.
-        data, given = (data, given) if data is not None else (given or {}, None)
+        data, given = (data, given) if data is not None else ({} if given is None else given, None)
+        data, given = (as_columns(energy.spaces, values) for values in (data, given))
         if not isinstance(data, Mapping):
             raise BadInput("data", type(data).__name__, "a dict from variable names to values")
         data, given = _separate_inputs(energy, data, given)
@@ -256,6 +268,13 @@ def plan(
         chosen, name = found, type(found).__name__
         why = f"no exact method supports the query, so that the call needs method={name}() and key=0"
     return Plan(task, chosen, why, chosen.kind(task, query), chosen.cost(task, query))
+
+
+def _warn_of_problem(found: Posterior | Draws) -> None:
+    """Warn if a result cannot be trusted."""
+    if found.problem:
+        message = f"Results by {found.method} cannot be trusted: {found.problem}."
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 def _separate_inputs(energy: Energy, data: Mapping[str, Any], given: Mapping[str, Any] | None) -> Any:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util.keys import as_key
+from .._util.labelled import Labelled
 from ..errors import BadInput, Intractable, Unsuitable, check_whole_number
 from ..estimate import Estimate
 from ..finite import ENUMERATION_LIMIT
@@ -55,14 +56,25 @@ class Posterior(ABC):
 
     def __repr__(self) -> str:
         rows = f"{self._query.n} rows, " if self._query.batched else ""
-        return f"Posterior(of {', '.join(self.spaces)}; {rows}{self.method}, {self.kind})"
+        warning = f"; not to be trusted: {self.problem}" if self.problem else ""
+        return f"Posterior(of {', '.join(self.spaces)}; {rows}{self.method}, {self.kind}{warning})"
+
+    @property
+    def problem(self) -> str:
+        """Why the posterior cannot be trusted, in one sentence; empty if nothing was found."""
+        return ""
 
     # -- results ---------------------------------------------------------------------------------
 
     @property
     def marginals(self) -> dict[str, np.ndarray]:
         """Probabilities of the values of every coordinate of finite variables, by name: (*shape, values)."""
-        return self._query.unbatch(self._cached("marginals", self._compute_marginals))
+        return self._query.unbatch(self._cached("marginals", self._labelled_marginals))
+
+    def _labelled_marginals(self) -> dict[str, np.ndarray]:
+        labels = {k: getattr(v, "labels", None) for k, v in self._query.spaces.items()}
+        found = self._compute_marginals()
+        return {k: v if labels[k] is None else Labelled.of(v, labels[k]) for k, v in found.items()}
 
     @property
     def mean(self) -> dict[str, np.ndarray]:
@@ -72,7 +84,7 @@ class Posterior(ABC):
     @property
     def mode(self) -> dict[str, np.ndarray]:
         """The joint value of lowest energy, by name; for posteriors made of draws, the best draw."""
-        return self._query.unbatch(self._cached("mode", self._compute_mode))
+        return self._query.name_states(self._query.unbatch(self._cached("mode", self._compute_mode)))
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return the `marginals` of a finite variable, the `mean` of another one."""
@@ -90,6 +102,14 @@ class Posterior(ABC):
 
     def joint(self, *names: str) -> np.ndarray:
         """Return the table p(names | given): one axis per variable, over all its values."""
+        if len(names) == 1 and not isinstance(names[0], str):
+            listed = isinstance(names[0], list | tuple)
+            raise BadInput(
+                "names",
+                f"one {type(names[0]).__name__}",
+                "names as separate arguments",
+                f"Call joint({', '.join(map(repr, names[0]))})." if listed else "",
+            )
         spaces = self._query.spaces
         wrong = [n for n in names if n not in self.spaces or not spaces[n].is_finite]
         if wrong or not names:

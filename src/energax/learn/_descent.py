@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from .._util.printing import describe_object
 from ..errors import BadInput
 from ..fitting import Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
@@ -62,7 +63,7 @@ class Descent(Learner):
         tol: float | None = None,
     ):
         if not isinstance(objective, Objective):
-            raise BadInput("objective", type(objective).__name__, "an objective of energax.learn")
+            raise BadInput("objective", *describe_object(objective, "an objective of energax.learn"))
         optimizer = optax.adam(1e-3) if optimizer is None else optimizer
         if not isinstance(optimizer, optax.GradientTransformation):
             raise BadInput(

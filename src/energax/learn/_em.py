@@ -48,7 +48,7 @@ class EM(Learner):
         temperature: posterior ∝ exp(−e / temperature): 1 is EM, above it deterministic
             annealing, and 0 is hard EM, where the best z gets the whole row, as in k-means.
         hard: the same as temperature=0.
-        tol: converged when the criterion changes by at most this.
+        tol: converged when the criterion changes by at most this; None never converges.
         criterion: "objective", the mean objective, or "parameters", their summed squared change.
         decay: for minibatches, the exponent κ in (½, 1] of the step size (t + 2)^−κ with which
             new statistics replace old ones (adjusted to the rows of the batch if they are more or
@@ -133,11 +133,7 @@ class EM(Learner):
         if not self._uses_descent(energy):
             return
         check_joint(self, energy)
-        if self.decay is not None:
-            raise Unsuitable(
-                f"EM(decay=) blends statistics, but {name} has no `statistics` and `maximise`. "
-                "Leave decay out: every batch is then an M-step by descent."
-            )
+        self._check_decay(energy)
         if not has_log_partition(energy):
             if energy.has_m_step:
                 raise Unsuitable(
@@ -150,13 +146,25 @@ class EM(Learner):
             )
 
     def _check_structure(self, energy, data):
-        """Raise if an M-step by descent, which enumerates the hidden values, has too many to enumerate."""
+        """Raise if an M-step by descent is needed, and the expected energy is unknown or has no log Z."""
+        if not self._uses_descent(energy):
+            return
+        self._check_decay(energy)
         hidden = {k: v for k, v in energy.spaces.items() if k not in data}
         enumerable = all(s.is_finite for s in hidden.values()) and Assignments(hidden).n <= ENUMERATION_LIMIT
-        if self._uses_descent(energy) and not enumerable:
+        if not (energy.knows("expected_energy") or enumerable) or not has_log_partition(energy):
             raise Unsuitable(
                 f"EM needs the M-step of every part of {type(energy).__name__}, and one has no `statistics` "
-                "and `maximise`. Implement both, or use Descent(NegativeLogLikelihood(), optimizer)."
+                "and `maximise`, and no log Z for one by descent. Implement both; set `normalised = True` in "
+                "its class if exp(−e(x, z)) is a density of x; or use Descent(NegativeLogLikelihood(), …)."
+            )
+
+    def _check_decay(self, energy):
+        if self.decay is not None:
+            name = type(energy).__name__
+            raise Unsuitable(
+                f"EM(decay=) blends statistics, but {name} has no `statistics` and `maximise`. "
+                "Leave decay out: every batch is then an M-step by descent."
             )
 
     def _uses_descent(self, energy):
@@ -189,12 +197,16 @@ class EM(Learner):
             if found is not None:
                 statistics, objective = found
                 return statistics, -objective
-            posterior, objective = expectations(energy, rows, self.temperature)
-            weigh = lambda p: multiply_weight(weight.reshape(-1, *(1,) * (p.ndim - 1)), p)
-            posterior = jax.tree.map(weigh, posterior)
-            return energy.statistics(rows, posterior), -jnp.sum(multiply_weight(weight, objective))
+            posterior, objective = self._weighted_expectations(energy, rows, weight)
+            return energy.statistics(rows, posterior), -objective
 
         return batch.sum_chunks(chunk, self._chunk_rows)
+
+    def _weighted_expectations(self, energy, rows, weight):
+        """(`expectations` of every row, multiplied by its weight, the weighted sum of the objectives)."""
+        posterior, objective = expectations(energy, rows, self.temperature)
+        weigh = lambda p: multiply_weight(weight.reshape(-1, *(1,) * (p.ndim - 1)), p)
+        return jax.tree.map(weigh, posterior), jnp.sum(multiply_weight(weight, objective))
 
     def _descent_m_step(self, energy, state, batch, trainable):
         """`m_steps` steps of the optimizer on the expected energy under the posterior of the old θ."""
@@ -206,6 +218,8 @@ class EM(Learner):
 
             @jax.checkpoint
             def chunk(rows, weight):
+                if energy.knows("expected_energy"):
+                    return new.expected_energy(rows, self._weighted_expectations(energy, rows, weight)[0])
                 posterior, _ = tempered_posterior(log_posterior_rows(energy, rows), self.temperature)
                 # Rows of weight 0 and values z of probability 0 may have any energy, also infinity.
                 counts = (weight[:, None] > 0) & (posterior > 0)
@@ -234,8 +248,7 @@ class EM(Learner):
         """The mean objective, without statistics."""
 
         def chunk(rows, weight):
-            _, objective = tempered_posterior(log_posterior_rows(energy, rows), self.temperature)
-            return -jnp.sum(multiply_weight(weight, objective))
+            return -self._weighted_expectations(energy, rows, weight)[1]
 
         loss = batch.sum_chunks(chunk, self._chunk_rows) / _or_one(batch.weight.sum())
         return {"negative log-likelihood": loss + energy.log_partition()}
@@ -284,6 +297,8 @@ class EM(Learner):
         return {"negative log-likelihood": loss / _or_one(batch.weight.sum())}
 
     def converged(self, before, after, old, new):
+        if self.tol is None:
+            return False
         if self.criterion == "objective":
             return jnp.abs(before - after) <= self.tol
         leaves = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)

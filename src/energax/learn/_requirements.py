@@ -106,6 +106,11 @@ def free_energy_problem(energy: Energy, data: Mapping[str, Any]) -> str | None:
 
 def suggest_encoder(energy: Energy, hidden: Mapping[str, Any]) -> str:
     """A suggestion for energies whose hidden variables cannot be summed out: the ELBO."""
+    if len(hidden) > 1:
+        return (
+            f"Give the energy `free_energy`, which sums out {', '.join(map(repr, hidden))}; or sum out all "
+            "but one of them, energy.over(name), and learn with an encoder: Descent(ELBO(encoder))."
+        )
     if not has_log_partition(energy):
         return (
             "Give the energy `free_energy`, which sums them out; or `log_partition`, and learn it together "

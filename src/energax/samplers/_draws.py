@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from .._util.frames import make_frame
+from .._util.labelled import States
+from ..errors import BadInput
+
 _MAX_COORDINATES = 2000  # diagnostics are computed for at most so many; the verdict says if there are more
 GOOD_RHAT = 1.01
+#: R̂ without ranks above which chains clearly disagree: with enough draws to tell, and with fewer.
+_BAD_RHAT, _BAD_RHAT_OF_FEW = 1.1, 1.5
+#: R̂ above which chains seem to stay apart, as in separated modes.
+_SEPARATED_RHAT = 3.0
+_ENOUGH_DRAWS = 50  # per chain
 GOOD_ESS_PER_CHAIN = 100
 
 
-class Draws:
-    """Draws of named variables.
+class Draws(Mapping):
+    """Draws of named variables, a mapping from their names to arrays.
 
-    `draws["x"]` are the draws of x from all chains, (n, …); `chains["x"]` has them by chain.
+    `draws["x"]` are the draws of x from all chains, (n, …); `chains["x"]` has them by chain. If the states of
+    a variable have names, its draws are `States`, which compare with names: `draws["wet"] == "yes"`.
 
     Args:
         chains: arrays by name, of shape (n_chains, n_draws, *shape of the variable); for draws
@@ -27,8 +37,10 @@ class Draws:
         info: values of every move, such as `acceptance` and `divergent`, (n_chains, n_draws) each.
         caveat: a known bias, which the verdict repeats.
         fixed: masks by name, True for coordinates that were given; these are not diagnosed.
-        n: the number of draws in `values`. Chains of equal length may hold a few more, which only the
+        n: the number of draws. Chains of equal length may hold a few more, which only the
             diagnostics use.
+        chains_checked: the draws of Markov chains from which these were taken, in random order; the verdict
+            and the diagnostics are theirs.
 
     >>> draws = Draws({"x": np.arange(6.0).reshape(1, 6)}, method="ancestral", exact=True)
     >>> draws["x"].shape, draws.verdict
@@ -45,7 +57,11 @@ class Draws:
         caveat: str = "",
         fixed: Mapping[str, Any] | None = None,
         n: int | None = None,
+        chains_checked: Draws | None = None,
     ):
+        self._checked = chains_checked
+        self.labels: dict[str, tuple[str, ...] | None] = {}  # names of states, by variable
+        self.n_rows: int | None = None  # rows that were given, if there were rows
         self.chains = {k: np.asarray(v) for k, v in chains.items()}
         self.method, self.exact, self.caveat = method, exact, caveat
         self._free = {k: ~np.asarray((fixed or {}).get(k, False)) for k in self.chains}
@@ -58,17 +74,40 @@ class Draws:
         """The number of chains."""
         return next(iter(self.chains.values())).shape[0]
 
-    @property
-    def values(self) -> dict[str, np.ndarray]:
-        """The draws of all chains, one chain after another: arrays (n, …) by name."""
-        return {k: v.reshape(-1, *v.shape[2:])[: self.n] for k, v in self.chains.items()}
-
     def __getitem__(self, name: str) -> np.ndarray:
-        return self.values[name]
+        """The draws of all chains, one chain after another, (n, …)."""
+        if name not in self.chains:
+            raise BadInput("name", repr(name), f"a variable, one of {list(self.chains)}")
+        chains = self.chains[name]
+        return States.of(chains.reshape(-1, *chains.shape[2:])[: self.n], self.labels.get(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.chains)
+
+    def __len__(self) -> int:
+        return len(self.chains)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.chains
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+    def to_frame(self) -> Any:
+        """Return the draws as a pandas frame, one row per draw; states have their names.
+
+        Draws of rows have one frame row per draw and row, numbered in the columns `draw` and `row`.
+        """
+        if self.n_rows is None:
+            return make_frame(self)
+        numbers = np.indices((self.n, self.n_rows)).reshape(2, -1)
+        flat = {k: States.of(v.reshape(-1, *v.shape[2:]), self.labels.get(k)) for k, v in self.items()}
+        return make_frame({"draw": numbers[0], "row": numbers[1], **flat})
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{k} {v.shape}" for k, v in self.values.items())
-        return f"Draws({shapes}; {self.method})"
+        shapes = ", ".join(f"{k} {v.shape}" for k, v in self.items())
+        warning = f"; not to be trusted: {self.problem}" if self.problem else ""
+        return f"Draws({shapes}; {self.method}{warning})"
 
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ `InferenceData`, for its plots and summaries."""
@@ -111,14 +150,14 @@ class Draws:
         Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and
         localization: an improved R̂.
         """
-        return self._diagnose("rhat")
+        return self._diagnose("rhat") if self._checked is None else self._checked.rhat
 
     @functools.cached_property
     def ess(self) -> np.ndarray:
         """The effective sample size of every diagnosed coordinate."""
         if self.exact:
             return np.full(self._diagnosed.shape[-1], float(self.n))
-        return self._diagnose("ess")
+        return self._diagnose("ess") if self._checked is None else self._checked.ess
 
     def _diagnose(self, statistic: str) -> np.ndarray:
         """Return a statistic of ArviZ by name, for every diagnosed coordinate."""
@@ -141,6 +180,8 @@ class Draws:
             return f"diverged: {', '.join(diverged)} not finite; use a smaller step"
         if self.exact:
             return f"{self.n} exact, independent draws ({self.method})"
+        if self._checked is not None:
+            return self._checked.verdict
         problems, summary = self._problems(), self._summary()
         if problems:
             return f"unreliable ({self.method}): {'; '.join(problems)}; {summary}"
@@ -152,10 +193,34 @@ class Draws:
         """Whether the draws are exact, or the diagnostics found no problem."""
         return self.exact or self.verdict.startswith("no problem found")
 
+    @functools.cached_property
+    def problem(self) -> str:
+        """Why the draws cannot be trusted, in one sentence; empty if they are exact or nothing was found.
+
+        This finds clear problems, in little time: draws that are not finite or all the same, chains that
+        disagree, moves that diverged or were rejected. `verdict` is stricter.
+        """
+        if self.exact:
+            return ""
+        if self._checked is not None:
+            return self._checked.problem
+        diverged = [k for k, v in self.chains.items() if not np.isfinite(v).all()]
+        if diverged:
+            return f"{', '.join(diverged)} is not finite: use a smaller step"
+        # States that are nearly certain may be the same in all draws, real numbers not.
+        if self._constant.all() and self.n > 1 and not (self._diagnosed % 1 == 0).all():
+            return "all draws are the same"
+        n_draws = self._diagnosed.shape[1]
+        rhat = float(_split_rhat(self._diagnosed).max()) if self.n_chains > 1 and n_draws >= 4 else 1.0
+        if rhat > (_BAD_RHAT if n_draws >= _ENOUGH_DRAWS else _BAD_RHAT_OF_FEW):
+            return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){_hint(rhat)}"
+        found = [p for p in self._move_problems() if p]
+        return found[0] if found else ""
+
     def _summary(self) -> str:
         text = f"{self.n} draws"
         if not np.isnan(self.rhat).all():
-            text = f"R-hat at most {np.nanmax(self.rhat):.3f}"
+            text = f"R-hat at most {min(np.nanmax(self.rhat), 1e3):.3f}"
             text += f", effective draws at least {np.nanmin(self.ess):.0f} of {self.n}"
         if self._constant.any():
             text += f", {int(self._constant.sum())} coordinates the same in every draw"
@@ -173,14 +238,42 @@ class Draws:
         if (np.isnan(self.rhat) & ~self._constant).any() and self.n_chains >= 2:
             problems.append("too few draws to diagnose: use more")
         if (self.rhat > GOOD_RHAT).any():
-            problems.append(f"the chains disagree (R-hat above {GOOD_RHAT}): use more warmup or more draws")
+            worst = float(np.nanmax(self.rhat))
+            problems.append(f"the chains disagree (R-hat above {GOOD_RHAT}){_hint(worst)}")
         if (self.ess < GOOD_ESS_PER_CHAIN * self.n_chains).any():
             problems.append(f"fewer than {GOOD_ESS_PER_CHAIN} effective draws per chain")
+        return problems + self._move_problems()
+
+    def _move_problems(self) -> list[str]:
+        problems = []
         if "divergent" in self.info and self.info["divergent"].any():
             problems.append(f"{int(self.info['divergent'].sum())} moves diverged: use a smaller step")
         if "acceptance" in self.info and self.info["acceptance"].mean() < 0.05:
             problems.append(f"only {self.info['acceptance'].mean():.1%} of the moves were accepted")
         return problems
+
+
+def _split_rhat(chains: np.ndarray) -> np.ndarray:
+    """R̂ of the halves of the chains, (n_chains, n_draws, coordinates), without ranks; 1 if nothing moves.
+
+    Gelman and Rubin (1992), Inference from iterative simulation using multiple sequences.
+    """
+    half = chains.shape[1] // 2
+    halves = np.concatenate([chains[:, :half], chains[:, -half:]])
+    within, between = halves.var(1, ddof=1).mean(0), halves.mean(1).var(0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (half - 1) / half + between / within
+    return np.sqrt(np.where(between > 0, ratio, 1.0))
+
+
+def _hint(rhat: float) -> str:
+    """What to do about chains that disagree."""
+    if rhat < _SEPARATED_RHAT:
+        return ": use more warmup or more draws"
+    return (
+        ": they stay in different regions, and more draws do not help. Give the energy `free_energy` or "
+        "`conditional`, so that its finite variables are drawn first"
+    )
 
 
 def import_arviz() -> Any:

@@ -11,6 +11,7 @@ from .._util.fields import parameter as parameter
 from ._counted import Binary as Binary
 from ._counted import Categorical as Categorical
 from ._counted import Count as Count
+from ._frames import as_columns as as_columns
 from ._real import Interval as Interval
 from ._real import Positive as Positive
 from ._real import PositiveDefinite as PositiveDefinite

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from ..errors import BadInput
 from ..missing import Masked
-from ._space import Space
+from ._space import Space, as_array
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) or np.asarray(value).dtype.kind in "OUS"
+    return isinstance(value, str) or as_array(value, "value")[0].dtype.kind in "OUS"
 
 
 class Binary(Space):
@@ -80,8 +81,11 @@ class Categorical(Space):
                 if item not in number:
                     raise BadInput(name, f"the state {item!r}", f"one of {', '.join(map(repr, number))}")
                 flat.append(number[item])
+            elif isinstance(item, bool | np.bool_ | Real):
+                flat.append(float(item))
             else:
-                flat.append(item)
+                expected = f"a number or one of {', '.join(map(repr, number))}"
+                raise BadInput(name, f"a value of type {type(item).__name__}", expected)
         return np.asarray(flat, float).reshape(array.shape)
 
     def _is_valid(self, array):

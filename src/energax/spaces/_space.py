@@ -171,7 +171,8 @@ class Space:
 def as_array(value: Any, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     """(the values, the mask of observed ones or None); NaN is not looked for."""
     if isinstance(value, Masked):
-        return np.asarray(value.value), np.asarray(value.observed)
+        # A mask of numbers, such as 0 and 1: negating integers would not negate the mask.
+        return np.asarray(value.value), np.asarray(value.observed).astype(bool)
     if isinstance(value, np.ma.MaskedArray):
         return value.data, ~np.ma.getmaskarray(value)
     try:

@@ -238,7 +238,7 @@ def test_a_users_energy_is_a_factor_and_is_learned_through_it():
 
 
 def rows_from(network, n, seed=0):
-    return {k: np.asarray(v).ravel() for k, v in sample(network, n, key=seed).values.items()}
+    return {k: np.asarray(v).ravel() for k, v in sample(network, n, key=seed).items()}
 
 
 def test_complete_data_are_counted_with_weights_and_a_prior():

@@ -30,7 +30,7 @@ def holes(net) -> dict:
 
 def some_evidence(net: BayesianNetwork, seed: int, share: float = 0.5) -> dict:
     rng = np.random.default_rng(seed)
-    drawn = sample(net, 1, key=seed).values
+    drawn = dict(sample(net, 1, key=seed))
     names = [n for n in drawn if rng.random() < share][: len(drawn) - 1]
     return {n: drawn[n][0] for n in names}
 
@@ -97,7 +97,7 @@ def test_draws_follow_the_posterior(net):
         draws = sample(net, 4000, seen, key=1)
         logs, means, covariances, _ = joint.given(seen)
         q = np.exp(logs - logsumexp(logs))
-        states = [draws[n] if n in draws.values else np.full(4000, seen[n]) for n in joint.finite]
+        states = [draws[n] if n in draws else np.full(4000, seen[n]) for n in joint.finite]
         counts = np.bincount(np.ravel_multi_index(states, joint.cards), minlength=len(q))
         assert counts[q == 0].sum() == 0
         assert chisquare(counts[q > 0], 4000 * q[q > 0]).pvalue > 1e-4
@@ -107,7 +107,7 @@ def test_draws_follow_the_posterior(net):
             scale = np.sqrt(covariances[:, i, i])
             assert kstest(draws[name], mixture_cdf(q, means[:, i], scale)).pvalue > 1e-4
         # The sum of the real variables depends on their covariances too.
-        total = sum(draws[n] if n in draws.values else np.full(4000, seen[n]) for n in joint.real)
+        total = sum(draws[n] if n in draws else np.full(4000, seen[n]) for n in joint.real)
         scale = np.sqrt(covariances.sum((1, 2)))
         assert kstest(total, mixture_cdf(q, means.sum(1), scale)).pvalue > 1e-4
     one = evaluate(lambda: net.draw(jax.random.key(0), **{joint.real[0]: jnp.asarray(0.3)}))
@@ -141,7 +141,7 @@ def test_do_on_a_real_node_changes_its_effects_and_not_its_causes():
     assert np.asarray(done.draw(jax.random.key(0))["x"]) == 1.5
     assert posterior(net.do(z=1)).mean["x"] == pytest.approx(2.0)
     # A constant is not learned; its children are.
-    rows = sample(done, 50, key=1).values
+    rows = dict(sample(done, 50, key=1))
     learned = fit(done, rows, EM(), key=0, epochs=2).energy
     assert float(learned["x"].value) == 1.5 and not np.array_equal(learned["y"].bias, net["y"].bias)
 

@@ -86,7 +86,7 @@ def sums_of(net, data):
 def complete() -> tuple:
     """A network, draws of it, and their sufficient statistics."""
     truth = line_network()
-    data = sample(truth, 400, key=0).values
+    data = dict(sample(truth, 400, key=0))
     with jax.enable_x64(True):
         return truth, data, sums_of(truth, data)
 
@@ -148,7 +148,7 @@ def test_an_exact_fit_stops_at_the_floor_and_collinear_parents_are_solved():
 
 def test_a_hidden_state_is_learned_by_em_with_restarts_and_by_descent():
     truth = line_network(np.float32)
-    data = {k: v for k, v in sample(truth, 300, key=0).values.items() if k != "z"}
+    data = {k: v for k, v in sample(truth, 300, key=0).items() if k != "z"}
     data["y"] = np.where(np.random.default_rng(0).random(300) < 0.2, np.nan, data["y"])
     score = lambda energy: float(log_prob(energy, data).value.mean())
     by_em = fit(truth, data, EM(tol=1e-5), key=0, epochs=60, n_init=2).energy

@@ -313,12 +313,11 @@ def test_emissions_refuse_what_they_cannot_be():
         Product((Categoricals(B), Categoricals(B)), [[0], [0]])
 
 
-def test_em_on_a_long_chain_refuses_an_emission_without_an_m_step():
-    """Enumerating all paths is no M-step: the error names a learner for such a chain."""
+def test_em_refuses_an_emission_without_an_m_step_and_log_z():
+    """One with log Z has an M-step by descent; for others the error names a learner."""
 
     class Plain(Energy):
         middle: jax.Array
-        normalised = True
 
         @property
         def spaces(self):

@@ -44,7 +44,10 @@ def adjusted_effect(
     for variable in (name, effect):
         if variable not in spaces:
             raise BadInput("effect", repr(variable), f"two of {list(spaces)}")
-    x = int(spaces[name].check(value, name, missing=False))
+    state = spaces[name].check(value, name, missing=False)
+    if np.ndim(state):
+        raise BadInput(name, f"shape {np.shape(state)}", "one state")
+    x = int(state)
     kind, adjustment_set = _adjustment_set(net, name, effect, by)
     adjust = _back_door if kind == "back-door" else _front_door
     return Labelled.of(adjust(net, effect, name, x, adjustment_set), spaces[effect].labels)

@@ -14,11 +14,12 @@ from ...algorithms.factors.tables import Tables
 from ...algorithms.gaussian.conditional import ConditionalGaussianModel, draw, log_evidence
 from ...algorithms.gaussian.linear_system import LinearSystem
 from ...errors import BadInput, Unsuitable
-from ...graph import TableModel
+from ...graph import Structure, TableModel
 from ...parameters import with_energy_precision
 from ...spaces import fixed
 from .conditional_table import ConditionalTable
 from .factor_graph import Network, to_table_model
+from .from_data import as_graph, count_states, learn_network
 from .linear_gaussian import Constant, LinearGaussian
 from .statistics import expected_statistics, reference_means
 
@@ -75,33 +76,71 @@ class BayesianNetwork(Network):
             if unknown:
                 raise BadInput(f"the parents of {node.child}", f"{unknown}", f"some of {names}")
             _check_parents(node, real)
+        self._check_shapes()
         cycle = find_cycle([tuple(names.index(p) for p in node.names[:-1]) for node in self.nodes])
         if cycle:
             path = " → ".join(names[v] for v in [*cycle, cycle[0]])
             raise BadInput("tables", f"the cycle {path}", "a directed graph without cycles")
         _ = self.spaces  # raises if two nodes disagree on a variable
 
+    def _check_shapes(self) -> None:
+        """Raise if a table has another number of states of a parent than the parent's own table."""
+        own = {node.child: node.table.shape[-1] for node in self.nodes if isinstance(node, ConditionalTable)}
+        for node in self.nodes:
+            if not isinstance(node, ConditionalTable):
+                continue
+            for axis, parent in enumerate(node.names[:-1]):
+                n, expected = node.table.shape[axis], own.get(parent)
+                if expected is not None and n != expected:
+                    found = f"{n} states of the parent {parent} on axis {axis}"
+                    raise BadInput(f"the table of {node.child}", found, f"{expected}, as its own table has")
+
     @classmethod
     def from_graph(
         cls, graph: nx.DiGraph, cards: Any = 2, states: Mapping[str, Iterable[str]] | None = None
     ) -> BayesianNetwork:
-        """Uniform tables on a directed graph; `cards` is the number of states, for all or by name."""
-        if not graph.is_directed():
-            raise BadInput("graph", "an undirected graph", "a directed graph")
-        named = {str(k): tuple(v) for k, v in (states or {}).items()}
+        """Uniform tables on a directed graph, or on the `Structure` that `hill_climb` returns.
 
-        def count(node):
-            if str(node) in named:
-                return len(named[str(node)])
-            return int(cards[node]) if isinstance(cards, Mapping) else int(cards)
-
+        `cards` is the number of states, for all or by name; or data, a frame whose columns are the variables.
+        """
+        graph = as_graph(graph)
+        count, named = count_states(graph, cards, states)
         nodes = []
         for v in graph:
             parents = list(graph.predecessors(v))
-            shape = [count(u) for u in (*parents, v)]
+            shape = [count[u] for u in (*parents, v)]
             labels = [named.get(str(u)) for u in (*parents, v)]
             nodes.append(ConditionalTable(v, parents, np.full(shape, 1 / shape[-1], np.float32), labels))
         return cls(nodes)
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Any,
+        graph: nx.DiGraph | Structure | None = None,
+        *,
+        score: str = "bic",
+        prior: float = 1.0,
+        weights: Any = None,
+    ) -> BayesianNetwork:
+        """Learn a network from data: the graph by `hill_climb` if none is given, and the tables.
+
+        Args:
+            data: a data frame or a mapping of columns by name, of states as names or as numbers 0, 1, …
+                Missing entries need a graph; the tables are then learned by EM.
+            graph: the graph of the variables.
+            score: the score of `hill_climb`.
+            prior: pseudo-counts of every entry of a table.
+            weights: the weights of the rows, (n,).
+
+        >>> import pandas as pd
+        >>> rain = ["no", "no", "yes", "yes"] * 50
+        >>> wet = ["no", "no", "yes", "yes"] * 45 + ["no", "yes"] * 10
+        >>> net = BayesianNetwork.from_data(pd.DataFrame({"rain": rain, "wet": wet}))
+        >>> net.graph().size(), net["wet"].table.shape
+        (1, (2, 2))
+        """
+        return learn_network(cls, data, graph, score, prior, weights)
 
     @classmethod
     def from_tables(cls, model: TableModel) -> BayesianNetwork:
@@ -242,7 +281,10 @@ class BayesianNetwork(Network):
                 dtype = jax.tree.leaves(node)[0].dtype
                 node = Constant(node.child, np.asarray(value, dtype))
             elif node.child in values:
-                at = int(spaces[node.child].check(values[node.child], node.child, missing=False))
+                state = spaces[node.child].check(values[node.child], node.child, missing=False)
+                if np.ndim(state):
+                    raise BadInput(node.child, f"shape {np.shape(state)}", "one state")
+                at = int(state)
                 point = jnp.zeros_like(node.table, shape=(node.table.shape[-1],)).at[at].set(1)
                 node = ConditionalTable(node.child, (), point, (node.states[-1],))
             nodes.append(node)

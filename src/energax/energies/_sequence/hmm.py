@@ -15,6 +15,7 @@ from ..._util.xla import prevent_fusion
 from ...algorithms.chains import hmm as recursions
 from ...algorithms.chains import hmm_paths
 from ...algorithms.chains.observations import CodedLikelihoods, temper
+from ...batch import multiply_weight
 from ...distributions import draw_rest
 from ...energy import Energy, is_static_value
 from ...errors import BadInput, Unsuitable
@@ -246,18 +247,21 @@ class HiddenChain(Energy):
             raise BadInput("length", "None", "the number of steps to draw", "Set the length of the chain.")
         if z is None or is_masked(z):
             given = {name: v for name, v in (("x", x), ("z", z)) if v is not None}
-            if given:
-                z = Paths(*self.logs(), self._one_sequence(**given)).sample(choose)
-            else:
-                flat = jnp.zeros((self.length, self.n_states), self.transition.dtype)
-                z = Paths(*self.logs(), flat).sample(choose)
-            z = drawn["z"] = z.astype(self.spaces["z"].jax_dtype)
+            z = drawn["z"] = self.draw_states(choose, **given)
         if x is None:
             keys = jax.random.split(emit, z.shape[0])
             drawn["x"] = jax.vmap(lambda key, state: self.emission.draw(key, z=state)["x"])(keys, z)
         elif is_masked(x):
             drawn["x"] = self._draw_missing(emit, x, z)
         return drawn
+
+    def draw_states(self, key, **given):
+        """Draw the path of states given x or some states; `length` steps if nothing is given."""
+        if given:
+            log_likelihood = self._one_sequence(**given)
+        else:
+            log_likelihood = jnp.zeros((self.length, self.n_states), self.transition.dtype)
+        return Paths(*self.logs(), log_likelihood).sample(key).astype(self.spaces["z"].jax_dtype)
 
     def _draw_missing(self, key: Any, x: Masked, z: Any) -> Any:
         """x with its missing coordinates drawn given the states and the observed coordinates."""
@@ -294,7 +298,9 @@ class HiddenChain(Energy):
         log_initial, log_transition = self.logs()
         given = {k: v for k, v in data.items() if k in ("x", "z")}
         if is_static_value(0, temperature):
-            return self._count_best_paths(log_initial, log_transition, self.log_likelihoods(**given), lengths)
+            return hmm_paths.count_best_paths(
+                log_initial, log_transition, self.log_likelihoods(**given), lengths
+            )
         if is_static_value(1, temperature):
             parts = log_initial, log_transition, self.coded_likelihoods(**given)
         else:
@@ -304,16 +310,11 @@ class HiddenChain(Energy):
         posterior = {"first": found.first, "pairs": found.pairs, "states": found.states}
         return posterior, temperature * found.log_likelihood
 
-    def _count_best_paths(self, log_initial, log_transition, likelihood, lengths) -> tuple[Any, Any]:
-        """Like `expectations`, for the most probable path alone."""
-        path, value = hmm_paths.viterbi(log_initial, log_transition, likelihood, lengths=lengths)
-        k, dtype = self.n_states, likelihood.dtype
-        states = jax.nn.one_hot(path, k, dtype=dtype)
-        if lengths is not None:
-            counts = jnp.arange(path.shape[1]) < lengths[:, None]
-            states = states * counts[..., None].astype(dtype)
-        pairs = jnp.einsum("nti,ntj->nij", states[:, :-1], states[:, 1:])
-        return {"first": states[:, 0], "pairs": pairs, "states": states}, value
+    def expected_energy(self, data, posterior):
+        """−Σ E[log p(z₁) + Σ log p(z_t | z_{t−1}) + Σ log p(x_t | z_t)] under the posterior of every row."""
+        logs = (*self.logs(), self.log_likelihoods(x=data["x"]))
+        parts = zip((posterior[name] for name in ("first", "pairs", "states")), logs, strict=True)
+        return -sum(jnp.sum(multiply_weight(p, log)) for p, log in parts)
 
     @property
     def has_m_step(self) -> bool:

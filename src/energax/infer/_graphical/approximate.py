@@ -160,6 +160,12 @@ class ApproximatePosterior(Posterior):
         return self._query.unbatch(np.array([bool(result.converged) for _, result in self._rows()]))
 
     @property
+    def problem(self) -> str:
+        if np.all(self.converged):
+            return ""
+        return f"it did not converge in {np.max(self.iterations)} iterations: use a larger max_iter"
+
+    @property
     def iterations(self) -> Any:
         """The number of iterations, one per row."""
         return self._query.unbatch(np.array([int(result.iterations) for _, result in self._rows()]))

@@ -20,7 +20,7 @@ class Ancestral(Method):
     >>> from energax.energies import Decoder
     >>> from energax.infer import sample
     >>> coins = Decoder(lambda z: 0 * z, 2)
-    >>> sample(coins, 5, method=Ancestral(), key=0).values["x"].shape
+    >>> sample(coins, 5, method=Ancestral(), key=0)["x"].shape
     (5, 2)
     """
 

@@ -123,10 +123,14 @@ class SampledPosterior(Posterior):
     def verdict(self) -> str:
         return self.draws.verdict
 
+    @property
+    def problem(self) -> str:
+        return self.draws.problem
+
     def _rows(self) -> dict[str, np.ndarray]:
         """Return the draws with an axis of rows, (n_draws, rows, …), also for one example."""
-        values = self.draws.values
-        return dict(values) if self._query.batched else {k: v[:, None] for k, v in values.items()}
+        values = {k: np.asarray(v) for k, v in self.draws.items()}
+        return values if self._query.batched else {k: v[:, None] for k, v in values.items()}
 
     def _compute_mode(self):
         """Return the draw of lowest energy."""
@@ -165,8 +169,8 @@ class SampledPosterior(Posterior):
     def _draw(self, n, key):
         """Return `n` of the draws, chosen at random."""
         chosen = np.asarray(jax.random.choice(key, self.draws.n, (n,), replace=n > self.draws.n))
-        chains = {k: v[chosen][None] for k, v in self.draws.values.items()}
-        return Draws(chains, method=f"{self.method}, resampled", caveat=self.draws.verdict)
+        chains = {k: v[chosen][None] for k, v in self.draws.items()}
+        return Draws(chains, method=f"{self.method}, resampled", chains_checked=self.draws)
 
 
 def _best_draw(row, key, energy):

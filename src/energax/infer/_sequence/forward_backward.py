@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.keys import split_key
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...missing import is_masked, value_of
 from ...samplers import Draws
 from .._map_rows import map_batches, map_rows
 from .._method import Cost, Method, Minimum
+from .._monte_carlo.finite_first import draw_by_value
 from .._posterior import Posterior, check_single_variable
 from .._query import Query
 from . import hmm_queries as queries
@@ -53,6 +55,8 @@ class ForwardBackward(Method):
             if not energy.knows("log_partition"):
                 return f"needs an emission that is normalised in {x} for every {z}"
             return None if query.given else f"needs {x} or {z}"
+        if task == "sample" and not query.given and _draws_by_state(energy):
+            return None
         if x not in query.given:
             return f"needs {x}, complete or in part; the chain itself draws it"
         if task == "argmin" and x in query.partially_observed:
@@ -83,9 +87,25 @@ class ForwardBackward(Method):
         check_possible(query)
         return ChainPosterior(query, key)
 
+    def kind(self, task, query):
+        return "exact" if query.given or task != "sample" else "estimate"
+
     def sample(self, query, n, key):
+        if not query.given:
+            return self._draw_by_state(query, n, key)
         check_possible(query)
         return ChainPosterior(query)._draw(n, key)
+
+    def _draw_by_state(self, query: Query, n: int, key: Any) -> Draws:
+        """Draw paths of states from the chain, then each observation by Markov chains given its state."""
+        energy: Any = query.energy
+        path_key, chain_key = split_key(key, 2)
+        paths = map_rows(_draw_states, {}, n, energy, key=path_key)
+        states = {"z": np.arange(energy.n_states, dtype=paths.dtype)}
+        drawn, chains = draw_by_value(energy.emission, states, paths.reshape(-1), chain_key)
+        x = drawn["x"].reshape(*paths.shape, *drawn["x"].shape[1:])
+        values = {energy.observed_name: x[None], energy.state_name: paths[None]}
+        return Draws(values, method=self.label, chains_checked=chains)
 
 
 class ChainPosterior(Posterior):
@@ -134,6 +154,13 @@ class ChainPosterior(Posterior):
         return estimate if self._query.batched else estimate[0]
 
 
+def _draws_by_state(energy: Any) -> bool:
+    """Whether the states can be drawn first, and the emission has no draws of its own."""
+    emission = getattr(energy, "emission", None)
+    can_draw = energy.knows("draw_states") and getattr(energy, "length", None) is not None
+    return can_draw and emission is not None and emission.normalised and not emission.knows("draw")
+
+
 def check_possible(query: Query) -> None:
     """Raise if a sequence has probability zero, naming the first step that no reachable state explains."""
     impossible = np.isneginf(_map_query(queries.log_evidence, query))
@@ -153,7 +180,8 @@ def check_possible(query: Query) -> None:
 
 def _numbers_per_row(query: Query) -> int:
     chain: Any = query.energy
-    steps = np.shape(value_of(next(iter(query.given.values()))))[1]
+    given = next(iter(query.given.values()), None)
+    steps = chain.length if given is None else np.shape(value_of(given))[1]
     return 4 * int(steps) * chain.n_states
 
 
@@ -168,6 +196,10 @@ def _as_states(query: Query, paths: np.ndarray) -> dict[str, np.ndarray]:
 
 
 # -- functions of one row -----------------------------------------------------------------------
+
+
+def _draw_states(row, key, energy):
+    return energy.draw_states(key)
 
 
 def _draw_row(row, key, energy, n):
