@@ -104,7 +104,9 @@ def test_settings_are_checked_where_they_are_read_after_fit():
         by_hand.score(SYMBOLS)
 
 
-@pytest.mark.parametrize("bad", ["x", [], np.ones(2), object()], ids=repr)
+@pytest.mark.parametrize(
+    "bad", ["x", [], np.ones(2), object()], ids=lambda value: re.sub(r" at 0x\w+", "", repr(value))
+)
 def test_well_known_models_name_their_arguments(bad):
     cls = estimators.LinearGaussianChain
     for name, call in {
