@@ -278,7 +278,8 @@ def row_free_energies(energy: Energy, rows: Mapping[str, Any]) -> Any:
     @jax.checkpoint  # stored for the gradient, the terms of all chunks would take memory and time
     def chunk(indices):
         some = jax.tree.map(lambda a: a[indices], dict(rows))
-        return jax.lax.cond(complete[indices].all(), lambda _: values[indices], jax.vmap(one), some)
+        summed = lambda some: jax.vmap(one)(some).astype(values.dtype)
+        return jax.lax.cond(complete[indices].all(), lambda _: values[indices], summed, some)
 
     chunks = order.reshape(-1, size)
     return jnp.zeros_like(values).at[chunks].set(jax.lax.map(chunk, chunks))
