@@ -231,7 +231,7 @@ def test_a_single_weight_is_a_finite_number():
         ("freeze", np.array(1.5), "names of parameters"),
         ("n_init", 10**18, "the memory of this machine"),
         ("data", np.ones((12, 2)), "a dict of arrays by variable name"),
-        ("data", pd.DataFrame(X), "a dict of arrays by variable name"),
+        ("data", pd.DataFrame(X), "columns among the variables"),
         ("data", {1: X, "y": X}, "some of"),
         ("data", lambda: 5, "a function that returns an iterator of dicts"),
         ("data", [({}, None, None)], r"a dict, or \(dict, weights\)"),

@@ -91,7 +91,7 @@ def test_foreign_files(tmp_path):
         storage.read(foreign)
     with pytest.raises(BadFile, match="no such file"):
         storage.read(tmp_path / "nothing")
-    with pytest.raises(BadFile, match="no such file"):
+    with pytest.raises(BadFile, match="a folder, not a file"):
         storage.read(tmp_path)
 
 
@@ -114,11 +114,12 @@ def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
 
 
 def test_only_stale_temporary_files_are_removed(path):
-    """Only old temporary files of this path: not a recent one, not another file's, not a folder."""
+    """Only temporary files of this path that nobody writes: not another file's, not a folder."""
+    fcntl = pytest.importorskip("fcntl")
     folder, old = path.parent, 1e9
     stale = folder / ".model.safetensors.0123abcd.part"
     kept = [
-        folder / ".model.safetensors.fedc9876.part",  # recent: another process may be writing it
+        folder / ".model.safetensors.fedc9876.part",  # another process is writing it
         folder / ".other.safetensors.0123abcd.part",
         folder / ".modelXsafetensors.0123abcd.part",
         folder / ".model.safetensors.notes.part",
@@ -126,11 +127,12 @@ def test_only_stale_temporary_files_are_removed(path):
     ]
     for file in (stale, *kept):
         file.write_bytes(b"x")
-        if file is not kept[0]:
-            os.utime(file, (old, old))
+        os.utime(file, (old, old))
     nested = folder / ".model.safetensors.aaaaaaaa.part"
     nested.mkdir()
     os.utime(nested, (old, old))
-    storage.write(path, ARRAYS, DOCUMENT)
+    with open(kept[0]) as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        storage.write(path, ARRAYS, DOCUMENT)
     assert not stale.exists() and nested.is_dir() and all(file.exists() for file in kept)
     assert storage.read(path)[1] == DOCUMENT
