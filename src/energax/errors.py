@@ -40,10 +40,20 @@ def describe(value: Any) -> str:
         return f"an array of {dtype} of shape {shape}"
     if type(value) is object:
         return "object()"  # without its address
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     if callable(value):
-        kind = "class" if isinstance(value, type) else "function"
-        return f"the {kind} {getattr(value, '__name__', type(value).__name__)}"
+        return f"the function {getattr(value, '__name__', type(value).__name__)}"
     return " ".join(_SHORT.repr(value).split())
+
+
+def check_instance(name: str, value: Any, kind: type, expected: str, remedy: str = "") -> None:
+    """Raise unless the value is an object of this class; of the class itself, say that it is one."""
+    if isinstance(value, kind):
+        return
+    if isinstance(value, type):
+        raise BadInput(name, describe(value), expected, f"Make an object of it: {value.__name__}(…).")
+    raise BadInput(name, type(value).__name__, expected, remedy)
 
 
 def check_whole_number(name: str, value: Any, least: int = 1) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from ._util.arrays import asarray
+from .errors import BadInput
 
 
 def _as_bools(observed: Any) -> Any:
@@ -38,7 +39,7 @@ class Masked(eqx.Module):
     def __check_init__(self):
         value, observed = np.shape(self.value), np.shape(self.observed)
         if value != observed:
-            raise ValueError(f"Masked: value has shape {value} but observed has shape {observed}.")
+            raise BadInput("observed", f"shape {observed}", f"{value}, the shape of the value")
 
     @classmethod
     def from_nan(cls, array: Any, filler: float = 0.0) -> Masked:

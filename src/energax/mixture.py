@@ -20,7 +20,7 @@ from .energy import (
     free_energy,
     log_partition_cost,
 )
-from .errors import BadInput, Unsuitable
+from .errors import BadInput, Unsuitable, describe
 from .finite import ENUMERATION_LIMIT
 from .missing import is_masked, mask_other_labels
 from .parameters import m_step, precision_of, recenter
@@ -122,6 +122,8 @@ class Mixture(Energy):
         active: Any = None,
     ):
         if not isinstance(components, Energy):
+            if not isinstance(components, Sequence):
+                raise BadInput("components", describe(components), "an Energy, or a list of energies")
             components = tuple(components)
             for i, part in enumerate(components):
                 if not isinstance(part, Energy):
@@ -130,6 +132,8 @@ class Mixture(Energy):
         space = components.spaces.get(name)
         if not isinstance(space, Categorical):
             raise BadInput("components", f"{space!r} for {name!r}", "a categorical index variable")
+        if weights is not None and not eqx.is_array(weights) and np.asarray(weights).dtype.kind not in "biuf":
+            raise BadInput("weights", describe(weights), f"{space.k} numbers, one per component")
         with precision_of(components):
             weights = asarray(np.full(space.k, 1.0 / space.k) if weights is None else weights)
         if weights.shape != (space.k,):

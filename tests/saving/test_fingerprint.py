@@ -9,37 +9,20 @@ import subprocess
 import sys
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from bowl import Bowl
 
-from energax import Energy, Real, fit
+from energax import Real, fit
 from energax.errors import BadFile, BadInput
 from energax.fitting import _checkpoint
 from energax.fitting._fingerprint import fingerprint
 from energax.learn import Descent, NegativeLogLikelihood
 
 ROWS = np.random.default_rng(0).normal([3.0, -1.0], 1.0, (97, 2)).astype(np.float32)
-
-
-class Bowl(Energy):
-    """½‖x − centre‖² + log 2π: a unit Gaussian."""
-
-    centre: jax.Array
-    note: Any = eqx.field(static=True, default=None)
-
-    @property
-    def spaces(self):
-        return {"x": Real(2)}
-
-    def __call__(self, *, x):
-        return 0.5 * jnp.sum((x - self.centre) ** 2) + jnp.log(2 * jnp.pi)
-
-    def log_partition(self):
-        return jnp.zeros(())
 
 
 def by_table(table) -> Descent:

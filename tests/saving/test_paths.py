@@ -10,14 +10,14 @@ import sys
 import warnings
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from bowl import Bowl
 
 import energax
-from energax import Checkpoint, Energy, Real, fit
+from energax import Checkpoint, fit
 from energax._util import files
 from energax.data import read_bif, read_uai, write_uai
 from energax.energies import MarkovField
@@ -25,22 +25,6 @@ from energax.errors import BadFile, BadInput, EnergaxError
 from energax.learn import Descent, NegativeLogLikelihood
 
 ROWS = np.random.default_rng(0).normal([3.0, -1.0], 1.0, (97, 2)).astype(np.float32)
-
-
-class Bowl(Energy):
-    """½‖x − centre‖² + log 2π: a unit Gaussian."""
-
-    centre: jax.Array
-
-    @property
-    def spaces(self):
-        return {"x": Real(2)}
-
-    def __call__(self, *, x):
-        return 0.5 * jnp.sum((x - self.centre) ** 2) + jnp.log(2 * jnp.pi)
-
-    def log_partition(self):
-        return jnp.zeros(())
 
 
 def run(checkpoint, epochs=2, **options):

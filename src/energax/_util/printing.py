@@ -13,14 +13,3 @@ def pretty_repr(module: Any) -> str:
     text = eqx.tree_pformat(module)
     text = re.sub(r"<PjitFunction of <function (\S+) at 0x[0-9a-f]+>>", r"<function \1>", text)
     return re.sub(r" at 0x[0-9a-f]+", "", text)
-
-
-def describe_object(value: Any, expected: str) -> tuple[str, str, str]:
-    """(found, expected, remedy) of an error message about an object of a wrong type.
-
-    >>> describe_object(int, "a learner")
-    ('the class int', 'a learner', 'Make an object of it: int(…).')
-    """
-    if isinstance(value, type):
-        return f"the class {value.__name__}", expected, f"Make an object of it: {value.__name__}(…)."
-    return type(value).__name__, expected, ""

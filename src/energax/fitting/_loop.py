@@ -10,9 +10,8 @@ import jax
 import numpy as np
 
 from .._util.keys import as_key
-from .._util.printing import describe_object
 from ..energy import Energy
-from ..errors import BadInput, check_memory, check_whole_number, describe
+from ..errors import BadInput, check_instance, check_memory, check_whole_number, describe
 from ..parameters import Freeze, with_energy_precision
 from ..programs import MOST_NUMBERS, engine, run_on_one_engine, use_engine
 from ._arrays import fit_arrays
@@ -76,11 +75,8 @@ def fit(
     key = as_key(key)
     if not isinstance(energy, Energy):
         raise BadInput("energy", type(energy).__name__, "an Energy")
-    if not isinstance(learner, Learner):
-        found, expected, remedy = describe_object(learner, "a learner")
-        raise BadInput(
-            "learner", found, expected, remedy or "Wrap an objective: Descent(objective, optimizer)."
-        )
+    remedy = "Wrap an objective: Descent(objective, optimizer)."
+    check_instance("learner", learner, Learner, "a learner", remedy)
     _check_counts(epochs=epochs, steps=steps, batch_size=batch_size, patience=patience, n_init=n_init)
     if epochs is not None and steps is not None:
         raise BadInput("steps", "both epochs and steps", "one of the two")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadInput
+from ..errors import BadInput, describe
 from ._cost import TableCost, table_cost
 from ._validation import Node
 
@@ -89,6 +89,8 @@ def junction_tree(
     """
     if hasattr(cliques, "nodes") and hasattr(cliques, "is_directed"):
         cliques = _cliques_of_graph(cliques, 2 if cards is None else cards)
+    if not isinstance(cliques, Iterable):
+        raise BadInput("cliques", describe(cliques), "a graph, or cliques: sequences of variables")
     groups = tuple(map(_as_clique, cliques))
     index: dict[Node, int] = {}
     for group in groups:
@@ -96,6 +98,10 @@ def junction_tree(
             raise BadInput("cliques", f"a variable twice in {group}", "every variable once in a clique")
         for node in group:
             index.setdefault(node, len(index))
+    if isinstance(cards, Mapping) and (unknown := index.keys() - cards.keys()):
+        raise BadInput(
+            "cards", f"no entry for {min(map(str, unknown))}", "the number of states of all variables"
+        )
     masks = [sum(1 << index[node] for node in group) for group in groups]
     weights = [0.0 if cards is None else sum(math.log2(cards[v]) for v in group) for group in groups]
     edges = _maximum_spanning_edges(masks, weights)

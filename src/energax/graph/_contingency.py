@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._util.frames import columns_of, is_frame, states_of
-from ..errors import BadInput
+from ..errors import BadInput, describe
 
 _SPARSE = 4  # possible combinations per row, above which only those that occur are numbered
 
@@ -242,7 +242,10 @@ def _as_codes(
 def _as_weights(weights: Any, n: int) -> np.ndarray | None:
     if weights is None:
         return None
-    values = np.asarray(weights, float)
+    try:
+        values = np.asarray(weights, float)
+    except (TypeError, ValueError):
+        raise BadInput("weights", describe(weights), f"{n} numbers, one per row") from None
     if values.shape != (n,):
         raise BadInput("weights", f"shape {values.shape}", f"shape ({n},), one weight per row")
     if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadInput, ConvergenceWarning
+from ..errors import BadInput, ConvergenceWarning, check_whole_number
 from ._contingency import Columns
 from ._scores import FamilyScores
 from ._validation import check_directed
@@ -91,8 +91,7 @@ def hill_climb(
     """
     columns = Columns.from_data(data, cards, names, weights)
     for name, value, least in (("tabu", tabu, 0), ("restarts", restarts, 0), ("max_moves", max_moves, 1)):
-        if value < least:
-            raise BadInput(name, f"{value}", f"a whole number >= {least}")
+        check_whole_number(name, value, least)
     rules = _Rules.build(columns, required, forbidden, max_parents)
     arrows = rules.first_arrows(columns, start)
     rng = np.random.default_rng(seed)

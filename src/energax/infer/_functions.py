@@ -207,9 +207,7 @@ def sample(
     elif settings and method is not None:
         found = f"settings of Markov chains for {chosen.label}"
         raise BadInput(", ".join(settings), found, "a sampler as method")
-    draws = chosen.sample(query, int(n), as_key(key))
-    draws.labels = {k: getattr(v, "labels", None) for k, v in query.targets.items()}
-    draws.n_rows = query.n if query.batched else None
+    draws = query.name_draws(chosen.sample(query, int(n), as_key(key)))
     _warn_of_problem(draws)
     return draws
 

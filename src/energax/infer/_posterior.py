@@ -129,7 +129,7 @@ class Posterior(ABC):
         """Return `n` draws from p(hidden | given): arrays (n, …) by name, (n, rows, …) for rows."""
         check_whole_number("n", n)
         with precision_of(self._query.energy):
-            return self._draw(int(n), as_key(key))
+            return self._query.name_draws(self._draw(int(n), as_key(key)))
 
     def _cached(self, name: str, compute: Callable[[], Any]) -> Any:
         if name not in self._cache:

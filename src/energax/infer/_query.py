@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -15,6 +15,9 @@ from ..errors import BadInput, Unsuitable
 from ..missing import is_masked, value_of
 from ..parameters import cache_on, check_no_nan
 from ..spaces import Space, as_columns
+
+if TYPE_CHECKING:
+    from ..samplers import Draws
 
 
 class Query:
@@ -114,6 +117,12 @@ class Query:
     def name_states(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values by name; those of variables whose states have names as `States`."""
         return {k: States.of(v, getattr(self.spaces[k], "labels", None)) for k, v in values.items()}
+
+    def name_draws(self, draws: Draws) -> Draws:
+        """Return the draws with the names of states and the number of rows of this query."""
+        draws.labels = {k: getattr(v, "labels", None) for k, v in self.targets.items()}
+        draws.n_rows = self.n if self.batched else None
+        return draws
 
     def unbatch(self, tree: Any) -> Any:
         """Return the arrays of a tree without their axis of rows, if one example was given."""

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .._util.printing import describe_object
-from ..errors import BadInput
+from ..errors import BadInput, check_instance
 from ..fitting import Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
 from ._objective import Objective
@@ -62,8 +61,7 @@ class Descent(Learner):
         clip: float | None = None,
         tol: float | None = None,
     ):
-        if not isinstance(objective, Objective):
-            raise BadInput("objective", *describe_object(objective, "an objective of energax.learn"))
+        check_instance("objective", objective, Objective, "an objective of energax.learn")
         optimizer = optax.adam(1e-3) if optimizer is None else optimizer
         if not isinstance(optimizer, optax.GradientTransformation):
             raise BadInput(

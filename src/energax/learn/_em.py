@@ -108,8 +108,7 @@ class EM(Learner):
         if optimizer is not None and decay is not None:
             expected = "one of them: decay blends statistics, which descent does not use"
             raise BadInput("decay", "both decay= and optimizer=", expected)
-        if not isinstance(m_steps, int) or m_steps < 1:
-            raise BadInput("m_steps", repr(m_steps), "a whole number >= 1")
+        check_whole_number("m_steps", m_steps)
         if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
             found = type(optimizer).__name__
             raise BadInput("optimizer", found, "an Optax optimizer, or None", "Try optax.adam(1e-2).")

@@ -82,7 +82,7 @@ def _default_least(p: np.ndarray) -> float:
 
 
 def _note(p: np.ndarray, least: float) -> str:
-    """What is left out, if it would be visible in two digits."""
+    """Name the probabilities that are not drawn, if two digits would show them."""
     hidden = p[p < least]
     return f"p < {_format_probability(least)} not shown" if hidden.size and hidden.max() >= 0.01 else ""
 

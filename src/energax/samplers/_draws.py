@@ -267,7 +267,7 @@ def _split_rhat(chains: np.ndarray) -> np.ndarray:
 
 
 def _hint(rhat: float) -> str:
-    """What to do about chains that disagree."""
+    """Return advice about chains that disagree."""
     if rhat < _SEPARATED_RHAT:
         return ": use more warmup or more draws"
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from ...algorithms.factors.model import find_cycle
 from ...algorithms.factors.tables import Tables
 from ...algorithms.gaussian.conditional import ConditionalGaussianModel, draw, log_evidence
 from ...algorithms.gaussian.linear_system import LinearSystem
-from ...errors import BadInput, Unsuitable
+from ...errors import BadInput, Unsuitable, check_number
 from ...graph import Structure, TableModel
 from ...parameters import with_energy_precision
 from ...spaces import fixed
@@ -63,6 +64,8 @@ class BayesianNetwork(Network):
     def __init__(self, tables: Any, states: Mapping[str, Iterable[str]] | None = None, *, prior: float = 0.0):
         if isinstance(tables, Mapping):
             tables = [_as_node(name, value, states or {}) for name, value in tables.items()]
+        if not eqx.is_array(prior):  # an array may be traced
+            check_number("prior", prior)
         self.nodes, self.prior = tuple(tables), prior
         self._check()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._util.frames import is_frame
-from ...errors import BadInput
+from ...errors import BadInput, describe
 from ...fitting import fit
 from ...graph import Columns, Structure, hill_climb
 from ...learn import EM
@@ -32,6 +32,8 @@ def learn_network(make: Any, data: Any, graph: Any, score: str, prior: float, we
 def as_graph(graph: Any) -> Any:
     """Return the directed graph of a `Structure`, or the graph itself."""
     graph = graph.graph if isinstance(graph, Structure) else graph
+    if not hasattr(graph, "is_directed"):
+        raise BadInput("graph", describe(graph), "a directed graph of NetworkX, or a Structure")
     if not graph.is_directed():
         raise BadInput("graph", "an undirected graph", "a directed graph")
     return graph
@@ -46,6 +48,8 @@ def count_states(graph: Any, cards: Any, states: Mapping[str, Any] | None) -> tu
         columns = Columns.from_data(cards)
         states = {**_states_by_name(columns), **(states or {})}
         cards = dict(zip(columns.names, columns.cards, strict=True))
+    if states is not None and not isinstance(states, Mapping):
+        raise BadInput("states", describe(states), "a dict from names of nodes to names of their states")
     named = {str(k): tuple(v) for k, v in (states or {}).items()}
     counts = {}
     for node in graph:
