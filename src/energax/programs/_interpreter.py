@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import threadpoolctl
 from jax.extend import core
 
+from .._util.threads import one_blas_thread
 from . import _elementwise, _indexing, _linear_algebra, _randomness, _shapes
 from ._cost import LARGE_PRODUCT, Meter, interpretation
 from ._rule import Rule, Unsupported
@@ -81,7 +81,7 @@ def lower(jaxpr: core.ClosedJaxpr, meter: Meter) -> Callable[[Sequence[np.ndarra
     """
     block = Block(jaxpr, 0, meter)
     prepared = block.prepare([])
-    threads = _one_thread if meter.has_large_product else contextlib.nullcontext
+    threads = one_blas_thread if meter.has_large_product else contextlib.nullcontext
 
     def evaluate(arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:
@@ -91,20 +91,6 @@ def lower(jaxpr: core.ClosedJaxpr, meter: Meter) -> Callable[[Sequence[np.ndarra
             meter.prepared.clear()
 
     return evaluate
-
-
-def _one_thread() -> Any:
-    """A context in which NumPy's products use one thread.
-
-    Products of interpreted programs are too small for two: OpenBLAS waits for its threads in a loop. Where
-    other processes ran, that took 20 times as long as the product itself.
-    """
-    return _blas().limit(limits=1)
-
-
-@functools.cache
-def _blas() -> Any:
-    return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 
 class Block:

@@ -146,24 +146,32 @@ def hartigan_wong(
 
     Hartigan and Wong (1979), Algorithm AS 136: a k-means clustering algorithm.
     """
-    centers, labels, rows = centers.copy(), labels.copy(), np.arange(len(x))
-    mass = np.bincount(labels, weight, minlength=len(centers))
-    distances = np.stack([np.square(x - c).sum(1) for c in centers], axis=1)
-    tol = 1e-9 * float(weight @ distances[rows, labels]) / len(x)
+    origin = x.mean(0)  # products of centred rows lose no digits far from the origin
+    x, centers, labels, rows = x - origin, centers - origin, labels.copy(), np.arange(len(x))
+    mass, squares = np.bincount(labels, weight, minlength=len(centers)), np.square(x).sum(1)
+    distances, costs = np.empty((2, len(centers), len(x)), x.dtype)
+
+    def update(clusters):
+        """Set ‖x − c‖² and the cost of joining, of every row, for these clusters."""
+        c, m = centers[clusters], mass[clusters, None]
+        distances[clusters] = np.maximum(squares - 2 * c @ x.T + np.square(c).sum(1)[:, None], 0)
+        costs[clusters] = weight * m / (m + weight + (weight == 0)) * distances[clusters]
+
+    update(np.arange(len(centers)))
+    tol = 1e-9 * float(weight @ distances[labels, rows]) / len(x)
     for _ in range(max_moves):
         others = mass[labels] - weight
-        gain = weight * mass[labels] / np.where(others > 0, others, np.inf) * distances[rows, labels]
-        cost = weight[:, None] * mass / (mass + weight[:, None] + (weight[:, None] == 0)) * distances
-        cost[rows, labels] = np.inf
-        target = cost.argmin(1)
-        decrease = np.where(weight > 0, gain - cost[rows, target], 0)
+        gain = weight * mass[labels] / np.where(others > 0, others, np.inf) * distances[labels, rows]
+        own = costs[labels, rows]
+        costs[labels, rows] = np.inf
+        decrease = np.where(weight > 0, gain - costs.min(0), 0)
         i = int(decrease.argmax())
+        a, b, w = labels[i], int(costs[:, i].argmin()), weight[i]
+        costs[labels, rows] = own
         if decrease[i] <= tol:
             break
-        a, b, w = labels[i], target[i], weight[i]
         centers[a] -= (x[i] - centers[a]) * (w / (mass[a] - w))
         centers[b] += (x[i] - centers[b]) * (w / (mass[b] + w))
         mass[a], mass[b], labels[i] = mass[a] - w, mass[b] + w, b
-        for z in (a, b):
-            distances[:, z] = np.square(x - centers[z]).sum(1)
-    return centers
+        update(np.array([a, b]))
+    return centers + origin

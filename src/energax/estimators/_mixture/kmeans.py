@@ -11,6 +11,7 @@ from sklearn.utils.validation import _num_samples
 
 from ..._util import sizes
 from ..._util.arrays import asarray
+from ..._util.threads import one_blas_thread
 from ...energies import Centroids
 from ...energies._emissions.centroids import hartigan_wong
 from ...errors import BadInput
@@ -275,7 +276,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         """Improve the best of several fits by moving single rows between clusters."""
         ones = np.ones(len(X), X.dtype) if weight is None else weight
         before = self.energy_, self.inertia_
-        self.energy_ = Centroids(asarray(hartigan_wong(X, ones, self.cluster_centers_, self.labels_)))
+        with one_blas_thread():
+            centers = hartigan_wong(X, ones, self.cluster_centers_, self.labels_)
+        self.energy_ = Centroids(asarray(centers))
         self._set_labels(data, weight)
         if self.inertia_ > before[1]:
             self.energy_ = before[0]
