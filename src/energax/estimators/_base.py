@@ -94,8 +94,10 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
 
     def _seed(self) -> int:
         """Return `random_state` if it is an int, else a number that it draws."""
-        state, generator = self.random_state, self._generator()
-        return int(state) if isinstance(state, (int, np.integer)) else generator.randint(2**31 - 1)
+        state = self.random_state
+        if isinstance(state, int | np.integer) and 0 <= state < 2**32:
+            return int(state)  # without a generator, which takes as long as drawing a few rows
+        return self._generator().randint(2**31 - 1)
 
     def _generator(self) -> np.random.RandomState:
         """Return `random_state` as a NumPy generator."""
