@@ -163,6 +163,10 @@ CATALOG: tuple[Row, ...] = (
     # estimators
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
+    Row("estimators", "LinearRegression", "estimator", "linear regression by least squares, or robust with Student-t noise", "", "X real, y real", "Legendre (1805); Lange, Little and Taylor (1989)"),
+    Row("estimators", "Ridge", "estimator", "linear regression with a penalty on squared weights", "", "X real, y real", "Hoerl and Kennard (1970)"),
+    Row("estimators", "BayesianRidge", "estimator", "Bayesian linear regression, precisions by the evidence", "", "X real, y real", "MacKay (1992)"),
+    Row("estimators", "ARDRegression", "estimator", "Bayesian linear regression with one precision for every weight", "", "X real, y real", "Tipping (2001)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
     Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN allowed", "Dempster, Laird and Rubin (1977)"),
     Row("estimators", "BernoulliMixture", "estimator", "k products of Bernoulli distributions by EM; missing values are summed out", "", "X binary, NaN allowed", "Lazarsfeld and Henry (1968)"),

@@ -37,7 +37,7 @@ class BayesianLinear(Energy):
         gram: G, (d, d), the products of the columns of rows that have been seen (`update`); None is 0.
         centre: c, (d,), subtracted from every row of x; None is 0.
         bias: b, a number; None is 0.
-        length: n, needed to draw data sets without x; None for any.
+        length: n, if all data sets have the same number of rows; None for any.
 
     MacKay (1992), Bayesian interpolation; Bishop (2006), Pattern recognition and machine learning, ch. 3.
 
@@ -47,7 +47,7 @@ class BayesianLinear(Energy):
     >>> posterior(energy, data).mean["w"]                              # 5 / (5 + 1)
     array([0.8333333], dtype=float32)
     >>> log_prob(energy, {"y": data["y"]}, given={"x": data["x"]})
-    -3.151 (exact)
+    -3.150 (exact)
     """
 
     precision: jax.Array = parameter(Positive())
@@ -232,11 +232,9 @@ class BayesianLinear(Energy):
         alpha, beta, d = self.precision, self.noise_precision, self.n_features
         return BayesianLinear(alpha, beta, d, mean=self._prior_mean + change, gram=gram, **given)
 
-    def predict(self, *, x) -> tuple[Any, Any]:
-        """The mean and the variance of y for one row of inputs, (d,)."""
-        row = self._inputs(x)
-        spread = solve_lower(cholesky(self._prior_precision), row[:, None])
-        return self._outputs(row, self._prior_mean), jnp.sum(spread**2) + 1 / self.noise_precision
+    def predict(self, *, x) -> Any:
+        """E[y | x] for one row of inputs, (d,). For the variance too, see `conditional`."""
+        return self._outputs(self._inputs(x), self._prior_mean)
 
     # -- EM over the weights ---------------------------------------------------------------------------
 
