@@ -116,6 +116,7 @@ CATALOG: tuple[Row, ...] = (
     # learners
     Row("learn", "Descent", "learner", "any Optax optimizer on any objective, in unconstrained coordinates", "an objective", "any", "Robbins and Monro (1951)"),
     Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics and maximise, or log_partition", "z: finite", "Dempster, Laird and Rubin (1977)"),
+    Row("learn", "Proximal", "learner", "accelerated proximal gradients: an objective plus an L1 penalty", "a smooth objective", "any", "Beck and Teboulle (2009)"),
     # options of objectives
     Row("learn", "Exact", "option", "score matching with the exact Jacobian trace", "", "x: Real(d), d small", "Hyvärinen (2005)"),
     Row("learn", "Sliced", "option", "score matching along random directions", "", "x: Real(d)", "Song et al. (2020)"),
@@ -165,6 +166,8 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "LinearRegression", "estimator", "linear regression by least squares, or robust with Student-t noise", "", "X real, y real", "Legendre (1805); Lange, Little and Taylor (1989)"),
     Row("estimators", "Ridge", "estimator", "linear regression with a penalty on squared weights", "", "X real, y real", "Hoerl and Kennard (1970)"),
+    Row("estimators", "Lasso", "estimator", "linear regression with an L1 penalty, or the elastic net", "", "X real, y real", "Tibshirani (1996); Zou and Hastie (2005)"),
+    Row("estimators", "PoissonRegressor", "estimator", "a generalised linear model of counts", "", "X real, y counts", "Nelder and Wedderburn (1972)"),
     Row("estimators", "BayesianRidge", "estimator", "Bayesian linear regression, precisions by the evidence", "", "X real, y real", "MacKay (1992)"),
     Row("estimators", "ARDRegression", "estimator", "Bayesian linear regression with one precision for every weight", "", "X real, y real", "Tipping (2001)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),

@@ -115,6 +115,7 @@ OBJECTIVES = {
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
+    "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
 
@@ -296,6 +297,8 @@ ESTIMATORS = {
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "LinearRegression": {},
     "Ridge": {},
+    "Lasso": {"alpha": 0.1},
+    "PoissonRegressor": {},
     "BayesianRidge": {},
     "ARDRegression": {},
     "KMeans": {"n_clusters": 2},
