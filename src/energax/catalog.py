@@ -170,6 +170,7 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "PoissonRegressor", "estimator", "a generalised linear model of counts", "", "X real, y counts", "Nelder and Wedderburn (1972)"),
     Row("estimators", "BayesianRidge", "estimator", "Bayesian linear regression, precisions by the evidence", "", "X real, y real", "MacKay (1992)"),
     Row("estimators", "ARDRegression", "estimator", "Bayesian linear regression with one precision for every weight", "", "X real, y real", "Tipping (2001)"),
+    Row("estimators", "BasisExpansion", "estimator", "basis functions of every column, in front of linear models", "", "X real", "Bishop (2006)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
     Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN allowed", "Dempster, Laird and Rubin (1977)"),
     Row("estimators", "BernoulliMixture", "estimator", "k products of Bernoulli distributions by EM; missing values are summed out", "", "X binary, NaN allowed", "Lazarsfeld and Henry (1968)"),

@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from energax.estimators import (
     VAE,
     ARDRegression,
+    BasisExpansion,
     BayesianRidge,
     BernoulliMixture,
     BernoulliRBM,
@@ -39,6 +40,8 @@ ESTIMATORS = [
     PoissonRegressor(max_iter=50),
     BayesianRidge(),
     ARDRegression(),
+    BasisExpansion("gaussian", 4),
+    BasisExpansion("spline", 4),
 ]
 
 _RANDOM = (

@@ -301,6 +301,7 @@ ESTIMATORS = {
     "PoissonRegressor": {},
     "BayesianRidge": {},
     "ARDRegression": {},
+    "BasisExpansion": {"basis": "gaussian", "n_basis": 4},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},

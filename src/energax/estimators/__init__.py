@@ -16,6 +16,7 @@ from ._sequence.hmm import CategoricalHMM as CategoricalHMM
 from ._sequence.hmm import GaussianHMM as GaussianHMM
 from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
+from ._supervised.basis import BasisExpansion as BasisExpansion
 from ._supervised.bayesian import ARDRegression as ARDRegression
 from ._supervised.bayesian import BayesianRidge as BayesianRidge
 from ._supervised.lasso import Lasso as Lasso
