@@ -17,6 +17,7 @@ from ._sequence.hmm import GaussianHMM as GaussianHMM
 from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
 from ._supervised.linear import LinearClassifier as LinearClassifier
+from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
 
 _caching.use_compilation_cache()
