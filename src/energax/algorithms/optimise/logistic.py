@@ -61,7 +61,7 @@ def contrast_covariance(information: np.ndarray) -> np.ndarray:
 
 
 def is_separable(x: np.ndarray, y: np.ndarray, k: int) -> bool:
-    """Return whether a linear classifier scores the class of every row at least as high as all others, and one higher.
+    """Return whether a linear classifier scores the class of no row below another, and one above.
 
     The likelihood then has no maximum: it grows with the scale of such weights. Found by a linear program.
     Konis (2007), Linear programming algorithms for detecting separated data.
@@ -79,7 +79,7 @@ def is_separable(x: np.ndarray, y: np.ndarray, k: int) -> bool:
 
     scale = np.abs(x).max(0)
     x = np.asarray(x, np.float64) / np.where(scale > 0, scale, 1)
-    n, d = x.shape
+    d = x.shape[1]
     rows, others = np.nonzero(np.arange(k) != y[:, None])  # one inequality a row and other class
     m = np.arange(len(rows))
     place = lambda classes, sign: sparse.csr_array(

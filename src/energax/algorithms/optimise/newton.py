@@ -1,4 +1,7 @@
-"""One step of Newton's method: a direction from a dense Hessian, and a line search. Nocedal and Wright (2006)."""
+"""One step of Newton's method: a direction from a dense Hessian, and a line search.
+
+Nocedal and Wright (2006), Numerical optimization.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def proximal_step(
 
 
 def _proximal_direction(x: Any, gradient: Any, hessian: Any, l1_weights: Any) -> Any:
-    """The minimum of the quadratic model plus the L1 norm, in units in which the Hessian has a diagonal of 1."""
+    """The minimum of the quadratic model plus the L1 norm, found where the Hessian has a diagonal of 1."""
     matrix, scale = unit_diagonal(hessian)
     matrix = matrix + 10 * x.size * jnp.finfo(x.dtype).eps * jnp.eye(x.size, dtype=x.dtype)
     start, weights = x / scale, l1_weights * scale

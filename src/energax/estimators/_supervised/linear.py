@@ -12,11 +12,10 @@ import optax
 from ..._util.arrays import asarray
 from ...energies import Linear
 from ...errors import BadInput
-from ...learn import CrossEntropy, Descent
+from ...learn import CrossEntropy, Descent, Newton
 from .._common.settings import FLAG, LEARNING_RATE
 from .base import Classifier, IncrementalClassifier, Problem
 from .preconditioner import center_columns, precondition
-
 
 #: The most weights and biases that Newton's method is used for. a9a (32 561 × 123, two classes): 0.3 s, by
 #: L-BFGS 1.2.
@@ -27,6 +26,8 @@ class LinearScores(Classifier):
     """The base of classifiers whose scores are Wx + b."""
 
     fit_intercept: Any
+    #: The part of the penalty that is L1.
+    _l1: float = 0.0
 
     def _start(self, X, weight):
         k, d = len(self.classes_), X.shape[1]
@@ -34,12 +35,19 @@ class LinearScores(Classifier):
         return Linear(asarray(np.zeros((k, d), self.dtype_)), asarray(np.zeros(k, self.dtype_)))
 
     def _uncenter(self, result, centre):
-        """Return a fit to centred columns as one to the columns themselves: the scores are the same."""
+        """Return a fit to centred columns as one to the columns themselves: the scores are the same.
+
+        Weights and biases that all classes share have no effect, and rounding decides them where they have no
+        penalty; they are set to 0. An L1 penalty decides those of the weights.
+        """
         centred: Any = result.energy
-        weight = centred.weight
-        bias = np.asarray(centred.bias, np.float64) - np.asarray(weight, np.float64) @ centre
-        with jax.enable_x64(weight.dtype == np.float64):
-            energy = Linear(weight, asarray(bias.astype(weight.dtype)))
+        dtype = centred.weight.dtype
+        weight, bias = np.asarray(centred.weight, np.float64), np.asarray(centred.bias, np.float64)
+        if not self._l1:
+            weight = weight - weight.mean(0)
+        bias = bias - bias.mean() - weight @ centre
+        with jax.enable_x64(dtype == np.float64):
+            energy = Linear(asarray(weight.astype(dtype)), asarray(bias.astype(dtype)))
         return dataclasses.replace(result, energy=energy)
 
     def _frozen(self):
@@ -71,12 +79,12 @@ class LinearClassifier(LinearScores, IncrementalClassifier):
         class_weight: the weights of the classes, times `sample_weight`: a dict from labels to numbers, or
             "balanced" for the same total weight each.
         learning_rate: the step size of Adam.
-        batch_size: rows in a step of Adam; None for all. With None, cross-entropy is minimised by L-BFGS,
-            preconditioned so that columns may have any offset and scale; everything else by Adam, for which
-            the columns should be standardised.
+        batch_size: rows in a step of Adam; None for all. With None, cross-entropy is minimised by Newton's
+            method, or with more than 1000 weights by L-BFGS, preconditioned so that columns may have any
+            offset and scale; everything else by Adam, for which the columns should be standardised.
         max_iter: the most epochs.
-        tol: stop when the objective changes by less; L-BFGS uses a ten-thousandth of it, since it may be
-            slow where the classes are nearly separable. None runs all epochs.
+        tol: stop when the objective changes by less; Newton and L-BFGS use a ten-thousandth of it, since
+            they may be slow where the classes are nearly separable. None runs all epochs.
         verbose: whether to show a progress bar.
         random_state: a seed or a `RandomState`.
         learner: a learner of energax.learn, instead of the above.
@@ -127,10 +135,13 @@ class LinearClassifier(LinearScores, IncrementalClassifier):
         self.learner = learner
 
     def _problem(self, X, weight):
-        if self.learner is not None or not self._uses_lbfgs:
+        if self.learner is not None or not self._is_smooth:
             return super()._problem(X, weight)
         objective = self._objective()
-        centre, table = center_columns(X, weight) if self.fit_intercept else (None, X)
+        centre, table = center_columns(X, weight) if self.fit_intercept else (np.zeros(X.shape[1]), X)
+        if len(self.classes_) * (X.shape[1] + 1) <= NEWTON_PARAMETERS:
+            learner: Any = Newton(objective, **self._descent_options())
+            return Problem(self._start(X, weight), table, learner, centre)
         # The curvature of the loss is that of the columns times β / k at W = 0, and about a tenth of it at
         # the optimum, where most rows have a confident prediction. That of the penalty is constant.
         ridge = float(objective.l2) * len(self.classes_) / (0.1 * float(objective.beta))
@@ -139,18 +150,18 @@ class LinearClassifier(LinearScores, IncrementalClassifier):
         return Problem(self._start(X, weight), table, learner, centre)
 
     def _learner(self, partial: bool = False):
-        lbfgs = self._uses_lbfgs and not partial
+        lbfgs = self._is_smooth and not partial
         return self._make_learner(self._objective, lambda: optax.lbfgs() if lbfgs else self._adam())
 
     @property
-    def _uses_lbfgs(self) -> bool:
+    def _is_smooth(self) -> bool:
         """Whether the objective is smooth and over all rows."""
         smooth = self.loss == "cross-entropy" or isinstance(self.loss, CrossEntropy)
         return smooth and self.batch_size is None
 
     def _descent_options(self):
         tol = super()._descent_options()["tol"]
-        return {"tol": 1e-4 * tol if tol and self._uses_lbfgs else tol}
+        return {"tol": 1e-4 * tol if tol and self._is_smooth else tol}
 
     def _fit_options(self, n_rows):
         return {

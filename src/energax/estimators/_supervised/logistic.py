@@ -21,8 +21,8 @@ from ...errors import BadInput, check_number
 from ...learn import CrossEntropy, Descent, Newton, Proximal
 from .._base import ConvergenceWarning
 from .._common.settings import CLASS_WEIGHT, FINITE_NOT_NEGATIVE, FLAG, VERBOSE, WHOLE, number, one_of
-from .base import Classifier, Problem
-from .linear import NEWTON_PARAMETERS, LinearScores, as_differences
+from .base import Problem
+from .linear import NEWTON_PARAMETERS, LinearScores
 from .preconditioner import center_columns, precondition
 
 #: The C of a fit whose maximum of the likelihood does not exist.
@@ -146,8 +146,7 @@ class LogisticRegression(LinearScores):
         return bool(self.warm_start) and hasattr(self, "energy_")
 
     @property
-    def _l1(self) -> float:
-        """The part of the penalty that is L1."""
+    def _l1(self) -> float:  # type: ignore[override]
         return float(self.l1_ratio) if np.isfinite(self.C) else 0.0
 
     def _problem(self, X, weight):
@@ -158,7 +157,7 @@ class LogisticRegression(LinearScores):
         l1 = strength * self._l1
         # Arrays, so that another C needs no compilation.
         objective = CrossEntropy(l2=asarray(np.float64(l2)) if l2 else 0.0)
-        centre, table = center_columns(X, weight) if self.fit_intercept else (None, X)
+        centre, table = center_columns(X, weight) if self.fit_intercept else (np.zeros(X.shape[1]), X)
         start = self._centred_start(X, weight, centre)
         tol, solver = float(self.tol) ** 2, self._choose_solver(X.shape[1])
         penalty = asarray(np.float64(l1)) if l1 else None
@@ -179,13 +178,13 @@ class LogisticRegression(LinearScores):
             return "newton"
         return "proximal" if self._l1 > 0 else "lbfgs"
 
-    def _centred_start(self, X: np.ndarray, weight: Any, centre: np.ndarray | None) -> Linear:
+    def _centred_start(self, X: np.ndarray, weight: Any, centre: np.ndarray) -> Linear:
         """The first model, over centred columns."""
         if not self._is_warm_start():
             return self._start(X, weight)
         before = self.energy_
-        bias = np.asarray(before.bias, np.float64)
-        bias = bias * 0 if centre is None else bias + np.asarray(before.weight, np.float64) @ centre
+        bias = np.asarray(before.bias, np.float64) + np.asarray(before.weight, np.float64) @ centre
+        bias = bias * bool(self.fit_intercept)
         return Linear(before.weight, asarray(bias.astype(self.dtype_)))
 
     def _fit_options(self, n_rows):
