@@ -223,16 +223,18 @@ class LogisticRegression(LinearScores):
         if self._l1 > 0 or k * n_columns > NEWTON_PARAMETERS:
             return None
         # About the mean of the columns, where weights and intercept are nearly independent.
-        mean = X.mean(0, dtype=np.float64) * bool(self.fit_intercept)
-        found = information(self._with_ones(X - mean), self.predict_proba(X), weight)
+        mean = X.mean(0, dtype=np.float64) if self.fit_intercept else None
+        found = information(X, self.predict_proba(X), weight, mean)
         if np.isfinite(self.C_):
             columns = np.arange(X.shape[1])
             for a in range(k):
                 found[a, columns, a, columns] += (2 if k == 2 else 1) / self.C_
+        covariance = contrast_covariance(found)
+        if mean is None:
+            return covariance
         move = np.eye(n_columns)
-        if self.fit_intercept:
-            move[-1, :-1] = -mean
-        return np.einsum("il,aibj,jm->albm", move.T, contrast_covariance(found), move.T, optimize=True)
+        move[-1, :-1] = -mean
+        return np.einsum("li,aibj,mj->albm", move, covariance, move, optimize=True)
 
     def _errors(self) -> np.ndarray:
         """The standard errors of `coef_` and, in the last column, `intercept_`."""
