@@ -7,14 +7,21 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from energax.estimators import (
     VAE,
+    ARDRegression,
+    BasisExpansion,
+    BayesianRidge,
     BernoulliMixture,
     BernoulliRBM,
     EnergyModel,
     GaussianMixture,
     KMeans,
+    Lasso,
     LinearClassifier,
+    LinearRegression,
     LogisticRegression,
     MLPClassifier,
+    PoissonRegressor,
+    Ridge,
 )
 
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
@@ -28,6 +35,15 @@ ESTIMATORS = [
     GaussianMixture(2),
     KMeans(3),
     BernoulliMixture(2, binarize=0.5),
+    LinearRegression(),
+    LinearRegression(noise="student-t", max_iter=50),
+    Ridge(),
+    Lasso(0.1),
+    PoissonRegressor(max_iter=50),
+    BayesianRidge(),
+    ARDRegression(),
+    BasisExpansion("gaussian", 4),
+    BasisExpansion("spline", 4),
 ]
 
 _RANDOM = (

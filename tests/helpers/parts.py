@@ -57,6 +57,10 @@ ENERGIES = {
     ),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
     "Scorer": lambda: energies.Scorer(_mlp(2, 3), 2, 3),
+    "LinearModel": lambda: energies.LinearModel(
+        _float32([1.0, -2.0]), jnp.zeros(()), energies.StudentT(4.0, jnp.ones(()))
+    ),
+    "BayesianLinear": lambda: energies.BayesianLinear(jnp.ones(2), jnp.array(4.0), length=4),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -112,7 +116,7 @@ LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
     "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
-    "Proximal": ("Linear", lambda: learn.Proximal(learn.CrossEntropy(l2=0.1), 0.01, n_steps=5)),
+    "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
 
@@ -277,6 +281,9 @@ OPTIONS = {
     "energies.Spherical": lambda: energies.Spherical(jnp.ones(2)),
     "energies.Bernoulli": energies.Bernoulli,
     "energies.Gaussian": lambda: energies.Gaussian(jnp.ones(2)),
+    "energies.StudentT": lambda: energies.StudentT(4.0, jnp.ones(())),
+    "energies.Poisson": energies.Poisson,
+    "energies.Gamma": lambda: energies.Gamma(2.0),
     "energies.StandardNormal": lambda: energies.StandardNormal(2),
     "energies.UniformChoices": lambda: energies.UniformChoices(3, 2),
     "energies.TiedWithin": lambda: energies.TiedWithin(jnp.stack([jnp.eye(2)] * 2)),
@@ -290,6 +297,13 @@ ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
+    "LinearRegression": {},
+    "Ridge": {},
+    "Lasso": {"alpha": 0.1},
+    "PoissonRegressor": {},
+    "BayesianRidge": {},
+    "ARDRegression": {},
+    "BasisExpansion": {"basis": "gaussian", "n_basis": 4},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},

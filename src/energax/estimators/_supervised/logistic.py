@@ -27,6 +27,8 @@ from .preconditioner import center_columns, precondition
 
 #: The C of a fit whose maximum of the likelihood does not exist.
 _SEPARABLE_C = 1.0
+#: Proximal gradient steps in an iteration.
+_STEPS = 100
 #: Scores beyond which the classes may be separable: a probability below 1e-6.
 _EXTREME_SCORE = 14.0
 
@@ -165,7 +167,8 @@ class LogisticRegression(LinearScores):
         if solver == "newton":
             learner = Newton(objective, l1=penalty, tol=tol)
         elif solver == "proximal":
-            learner = Proximal(objective, 0.0 if penalty is None else penalty, tol=tol)
+            penalty = 0.0 if penalty is None else penalty
+            learner = Proximal(objective, penalty, tol=float(self.tol), n_steps=_STEPS)
         else:
             optimizer = precondition(optax.lbfgs(), table, weight, 10 * l2 * len(self.classes_))
             learner = Descent(objective, optimizer, tol=tol)
