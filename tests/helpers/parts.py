@@ -115,6 +115,7 @@ OBJECTIVES = {
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
+    "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
     "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
@@ -294,6 +295,7 @@ OPTIONS = {
 }
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
+    "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "LinearRegression": {},
     "Ridge": {},

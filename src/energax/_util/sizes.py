@@ -65,6 +65,8 @@ MISSING_NUMBERS = Limit(2**21, 2**26)
 #: Joint values of finite variables whose energies are computed together. GPU, gradient of a sum of 2²⁰:
 #: 6.8 ms with 2¹², 1.3 with 2¹⁶, 1.1 with 2¹⁸.
 JOINT_VALUES = Limit(2**12, 2**16)
+#: Numbers in the weighted rows of a Hessian.
+HESSIAN_NUMBERS = Limit(2**18, 2**26)
 #: Draws of one row whose energies are computed together.
 DRAWS = Limit(2**9, 2**12)
 

@@ -23,6 +23,7 @@ from ._supervised.lasso import Lasso as Lasso
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.linear_regression import LinearRegression as LinearRegression
 from ._supervised.linear_regression import Ridge as Ridge
+from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
 from ._supervised.poisson import PoissonRegressor as PoissonRegressor
 
