@@ -325,13 +325,22 @@ def table():
     return {"real": real, "binary": (real > 1.5).astype(np.float32), "y": y}
 
 
+def make_estimator(name, seed):
+    cls = getattr(estimators, name)
+    random = {"random_state": seed} if "random_state" in inspect.signature(cls).parameters else {}
+    return cls(**ESTIMATORS[name], **random)
+
+
+def needs_y(model):
+    return model.__sklearn_tags__().target_tags.required
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestEstimator:
     def fit(self, name, table):
-        cls = getattr(estimators, name)
         X = table["binary" if name.startswith("Bernoulli") else "real"]
-        model = cls(**ESTIMATORS[name], random_state=3)
-        model.fit(X, table["y"]) if "Classifier" in name else model.fit(X)
+        model = make_estimator(name, 3)
+        model.fit(X, table["y"]) if needs_y(model) else model.fit(X)
         return model, X
 
     def output(self, model, X):
@@ -352,11 +361,12 @@ class TestEstimator:
 
     def test_bad_input_raises(self, name, table):
         cls = getattr(estimators, name)
-        y = {"y": table["y"]} if "Classifier" in name else {}
+        y = {"y": table["y"]} if needs_y(cls()) else {}
         X = table["binary"].copy()
-        for bad in (np.full_like(X, np.inf), X[:0], X[:, :0], X[0], np.full(X.shape, "a"), X * 1e30):
+        strings = np.full(X.shape, {} if cls().__sklearn_tags__().input_tags.string else "a")
+        for bad in (np.full_like(X, np.inf), X[:0], X[:, :0], X[0], strings, X * 1e30):
             with pytest.raises(EnergaxError):
-                cls(**ESTIMATORS[name], random_state=0).fit(bad, **y)
+                make_estimator(name, 0).fit(bad, **y)
         with pytest.raises(EnergaxError, match="fit"):
             self.output(cls(**ESTIMATORS[name]), X)
 

@@ -14,6 +14,7 @@ from energax.estimators import (
     KMeans,
     LinearClassifier,
     MLPClassifier,
+    NaiveBayes,
 )
 
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
@@ -26,6 +27,7 @@ ESTIMATORS = [
     GaussianMixture(2),
     KMeans(3),
     BernoulliMixture(2, binarize=0.5),
+    NaiveBayes(),
 ]
 
 _RANDOM = (

@@ -18,5 +18,6 @@ from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.mlp import MLPClassifier as MLPClassifier
+from ._supervised.naive_bayes import NaiveBayes as NaiveBayes
 
 _caching.use_compilation_cache()
