@@ -159,6 +159,8 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "NaiveBayes", "estimator", "columns independent given the class: normal, Bernoulli, categorical or Poisson", "", "X mixed, NaN allowed, y labels", "Hand and Yu (2001)"),
+    Row("estimators", "LinearDiscriminantAnalysis", "estimator", "a Gaussian per class, with one covariance for all; directions that separate classes", "", "X real, NaN allowed, y labels", "Fisher (1936)"),
+    Row("estimators", "QuadraticDiscriminantAnalysis", "estimator", "a Gaussian per class, each with its own covariance", "", "X real, NaN allowed, y labels", "Friedman (1989)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
     Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN allowed", "Dempster, Laird and Rubin (1977)"),
     Row("estimators", "BernoulliMixture", "estimator", "k products of Bernoulli distributions by EM; missing values are summed out", "", "X binary, NaN allowed", "Lazarsfeld and Henry (1968)"),

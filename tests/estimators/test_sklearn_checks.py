@@ -13,8 +13,10 @@ from energax.estimators import (
     GaussianMixture,
     KMeans,
     LinearClassifier,
+    LinearDiscriminantAnalysis,
     MLPClassifier,
     NaiveBayes,
+    QuadraticDiscriminantAnalysis,
 )
 
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
@@ -28,6 +30,8 @@ ESTIMATORS = [
     KMeans(3),
     BernoulliMixture(2, binarize=0.5),
     NaiveBayes(),
+    LinearDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(reg_param=0.1),  # some checks have fewer rows than columns
 ]
 
 _RANDOM = (

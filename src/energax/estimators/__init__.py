@@ -16,6 +16,8 @@ from ._sequence.hmm import CategoricalHMM as CategoricalHMM
 from ._sequence.hmm import GaussianHMM as GaussianHMM
 from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
+from ._supervised.discriminant import LinearDiscriminantAnalysis as LinearDiscriminantAnalysis
+from ._supervised.discriminant import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.mlp import MLPClassifier as MLPClassifier
 from ._supervised.naive_bayes import NaiveBayes as NaiveBayes

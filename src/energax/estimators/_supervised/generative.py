@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -16,13 +17,14 @@ from ...errors import BadInput
 from ...infer import sample
 from ...infer._exact import components
 from ...programs import jit
+from .._base import EnergyEstimator
 from .._common.settings import ARRAY, NONE, RANDOM_STATE, Setting
 from .._common.sklearn_errors import translate_sklearn_errors
 from .._common.table import drop_zero_weight, mask_missing
 from .base import Classifier, check_labels
 
 
-class GenerativeClassifier(Classifier):
+class GenerativeClassifier(ClassifierMixin, EnergyEstimator):
     """The base of classifiers that model p(x, y): p(y | x) ∝ p(y) p(x | y).
 
     The model, `energy_`, is a `Mixture` over x and z, whose component z is the class. Missing values of x
@@ -31,9 +33,13 @@ class GenerativeClassifier(Classifier):
 
     _allow_nan = True
     _settings: ClassVar[dict[str, Setting]] = {"priors": ARRAY | NONE}
-    class_weight = None  # no argument: `priors` is the same for these models
+    classes_: np.ndarray
 
-    class_prior_: np.ndarray
+    # As in classifiers without p(x).
+    _check_has_labels: Any = Classifier._check_has_labels
+    _check_two_classes: Any = Classifier._check_two_classes
+    _class_index: Any = Classifier._class_index
+    score: Any = Classifier.score
 
     def _seed(self) -> int:
         return 0  # learning is not random
@@ -52,6 +58,7 @@ class GenerativeClassifier(Classifier):
             classes: the argument of `partial_fit`; None for the labels in y.
             options: `reset` and `partial`: whether this is a first call, and one of `partial_fit`.
         """
+        self._check_has_labels(y)
         reset, partial = options["reset"], options.get("partial", False)
         X, y = self._check_X(X, reset=reset, y=y)
         weight = self._check_weight(sample_weight, X)
@@ -66,6 +73,18 @@ class GenerativeClassifier(Classifier):
             self._check_two_classes()
         X, index, weight = drop_zero_weight(X, index.astype(np.int32), weight=weight)
         return X, index, np.ones(len(X), self.dtype_) if weight is None else weight
+
+    def _check_classes(self, classes: Any, first: bool) -> None:
+        """Set `classes_` in the first call of `partial_fit`; raise if they differ in a later one."""
+        if first:
+            if classes is None:
+                raise BadInput("classes", "None", "all labels, in the first call of partial_fit")
+            self.classes_ = np.unique(check_labels("classes", classes))
+            self._check_two_classes()
+        elif classes is not None:
+            found = np.unique(check_labels("classes", classes))
+            if not np.array_equal(found, self.classes_):
+                raise BadInput("classes", f"{found}", f"those of the first call, {self.classes_}")
 
     def _given_priors(self) -> np.ndarray | None:
         """Return the argument `priors` as an array; None if it is None."""
@@ -84,9 +103,20 @@ class GenerativeClassifier(Classifier):
     # -- predictions ---------------------------------------------------------------------------
 
     def _scores(self, X: Any) -> np.ndarray:
+        """Return log p(x, y) of every row and class, up to a constant of the row, (n, k)."""
         X = self._check_new_X(X)
         with self._precision():
             return components.log_joint(self.energy_, self._to_data(X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the scores (n, k); for two classes that of the second minus that of the first, (n,)."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable label of every row, (n,)."""
+        scores = self._scores(X)
+        return self.classes_[scores.argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of every class for every row, (n, k)."""

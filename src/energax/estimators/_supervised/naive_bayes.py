@@ -125,7 +125,6 @@ class NaiveBayes(GenerativeClassifier):
 
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None, **options: Any) -> Self:
         reset = options["reset"]
-        self._check_has_labels(y)
         X = self._encode_strings(X, learn=True, reset=reset)
         X, index, weight = self._check_rows(X, y, sample_weight, classes, **options)
         if reset:
