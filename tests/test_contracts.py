@@ -33,7 +33,6 @@ from parts import (
     takes_tables,
 )
 from quick import evaluate
-from sklearn.base import is_classifier, is_regressor
 
 import energax
 from energax import Batch, estimators, learn, samplers
@@ -44,10 +43,6 @@ from energax.parameters import trainable_leaves
 from energax.programs import jit
 from energax.protocols import KNOWLEDGE
 from energax.spaces import Categorical
-
-
-def is_supervised(model):
-    return is_classifier(model) or is_regressor(model)
 
 
 def no_address(thing):
@@ -330,14 +325,23 @@ def table():
     return {"real": real, "binary": (real > 1.5).astype(np.float32), "y": y}
 
 
+def make_estimator(name, seed):
+    cls = getattr(estimators, name)
+    random = {"random_state": seed} if "random_state" in inspect.signature(cls).parameters else {}
+    return cls(**ESTIMATORS[name], **random)
+
+
+def needs_y(model):
+    return model.__sklearn_tags__().target_tags.required
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestEstimator:
     def fit(self, name, table):
-        cls = getattr(estimators, name)
         X = table["binary" if name.startswith("Bernoulli") else "real"]
-        seed = {"random_state": 3} if "random_state" in inspect.signature(cls).parameters else {}
-        model = cls(**ESTIMATORS[name], **seed)
-        return model.fit(X, table["y"]) if is_supervised(model) else model.fit(X), X
+        model = make_estimator(name, 3)
+        model.fit(X, table["y"]) if needs_y(model) else model.fit(X)
+        return model, X
 
     def output(self, model, X):
         method = next(
@@ -359,11 +363,12 @@ class TestEstimator:
 
     def test_bad_input_raises(self, name, table):
         cls = getattr(estimators, name)
-        y = {"y": table["y"]} if is_supervised(cls()) else {}
+        y = {"y": table["y"]} if needs_y(cls()) else {}
         X = table["binary"].copy()
-        for bad in (np.full_like(X, np.inf), X[:0], X[:, :0], X[0], np.full(X.shape, "a"), X * 1e30):
+        strings = np.full(X.shape, {} if cls().__sklearn_tags__().input_tags.string else "a")
+        for bad in (np.full_like(X, np.inf), X[:0], X[:, :0], X[0], strings, X * 1e30):
             with pytest.raises(EnergaxError):
-                cls(**ESTIMATORS[name]).fit(bad, **y)
+                make_estimator(name, 0).fit(bad, **y)
         with pytest.raises(EnergaxError, match="fit"):
             self.output(cls(**ESTIMATORS[name]), X)
 

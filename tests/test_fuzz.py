@@ -34,7 +34,7 @@ N_CALLS = 150
 #: Settings under which every fit is small; an estimator takes those that it has.
 SMALL = {
     "n_components": 2, "n_clusters": 2, "hidden_layer_sizes": (2,), "max_iter": 1, "n_iter": 1,
-    "n_importance": 8, "n_noise": 1, "order": 2, "random_state": 0,
+    "n_importance": 8, "n_noise": 1, "order": 2, "random_state": 0, "reg_param": 0.1,
 }  # fmt: skip
 #: Counts of iterations, which may be large.
 ITERATIONS = {"max_iter", "n_iter", "n_iter_no_change", "epochs", "steps"}
@@ -126,7 +126,7 @@ def good_arguments(cls):
         return {"X": ["a b", "b a a"]}
     columns = 1 if "lengths" in parameters else 3
     X = rng.integers(0, 2, (N, columns)).astype(np.float64)
-    return {"X": X, "y": np.arange(N) % 2} if is_classifier(cls()) or is_regressor(cls()) else {"X": X}
+    return {"X": X, "y": np.arange(N) % 3} if is_classifier(cls()) or is_regressor(cls()) else {"X": X}
 
 
 def make(cls, **changes):
@@ -173,7 +173,7 @@ def random_call(cls, rng):
     if where == "fit":
         method = str(rng.choice([m for m in ("fit", "partial_fit") if hasattr(cls, m)]))
         name = str(rng.choice([n for n in inspect.signature(getattr(cls, method)).parameters if n != "self"]))
-        options = {"classes": [0, 1]} if method == "partial_fit" and is_classifier(cls()) else {}
+        options = {"classes": [0, 1, 2]} if method == "partial_fit" and is_classifier(cls()) else {}
         return f"{method}({name}={label})", lambda: getattr(make(cls), method)(**good | options | {name: bad})
     model = fitted(cls)
     method, arguments = list(queries(model))[rng.integers(len(list(queries(model))))]

@@ -235,6 +235,10 @@ class Mixture(Energy):
     def statistics(self, data, posterior):
         return {"weight": posterior.sum(0), "parts": self.components.statistics(data, posterior)}
 
+    def labelled_statistics(self, data, label, weight):
+        total = jnp.zeros(self.n_components, weight.dtype).at[label].add(weight)
+        return {"weight": total, "parts": self.components.labelled_statistics(data, label, weight)}
+
     def maximise(self, statistics, trainable=None):
         total = statistics["weight"]
         # A component without rows keeps a weight that is small but not zero.

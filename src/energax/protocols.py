@@ -145,6 +145,14 @@ class MStep(Protocol):
         """
 
 
+class LabelledStatistics(Protocol):
+    def labelled_statistics(self, data: Rows, label: Any, weight: Any) -> Any:
+        """The `statistics` of rows whose z is known, (n,): each has its weight for it, and 0 for all others.
+
+        Used by: the classifiers whose classes are the components of a mixture.
+        """
+
+
 class Recenter(Protocol):
     def recenter(self, statistics: Any, reference: Any) -> Any:
         """Statistics that were taken about the parameters of `reference`, as if taken about these.

@@ -17,10 +17,13 @@ from energax.estimators import (
     KMeans,
     Lasso,
     LinearClassifier,
+    LinearDiscriminantAnalysis,
     LinearRegression,
     LogisticRegression,
     MLPClassifier,
+    NaiveBayes,
     PoissonRegressor,
+    QuadraticDiscriminantAnalysis,
     Ridge,
 )
 
@@ -44,6 +47,9 @@ ESTIMATORS = [
     ARDRegression(),
     BasisExpansion("gaussian", 4),
     BasisExpansion("spline", 4),
+    NaiveBayes(),
+    LinearDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(reg_param=0.1),  # some checks have fewer rows than columns
 ]
 
 _RANDOM = (

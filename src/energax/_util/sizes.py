@@ -256,3 +256,23 @@ def map_table(function: Callable[[Any], Any], tree: Any) -> Any:
     if n > PREDICT_ROWS.value:
         return map_chunks(function, tree, PREDICT_ROWS.value)
     return jax.tree.map(lambda a: np.asarray(a)[:n], function(pad_rows(tree)))
+
+
+def sum_table(function: Callable[[Any, np.ndarray], Any], tree: Any, weight: np.ndarray) -> Any:
+    """Σ over chunks of `function(rows, weight)`, as NumPy arrays: small tables padded, large ones in chunks.
+
+    Padding rows have weight 0. Chunks are added in float64.
+
+    >>> sum_table(lambda x, weight: (x * weight).sum(), np.arange(5), np.ones(5)).tolist()
+    10.0
+    """
+    n = number_of_rows(tree)
+    size = PREDICT_ROWS.value if n > PREDICT_ROWS.value else pad_size(n)
+    total = None
+    for some in slices(n, size):
+        rows, weights = jax.tree.map(lambda a: a[some], (tree, weight))  # noqa: B023
+        if some.stop - some.start < size:
+            rows, weights = pad_weighted(rows, weights, size)
+        part = jax.tree.map(lambda a: np.asarray(a, np.float64), function(rows, weights))
+        total = part if total is None else jax.tree.map(np.add, total, part)
+    return total

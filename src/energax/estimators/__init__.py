@@ -19,12 +19,15 @@ from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
 from ._supervised.basis import BasisExpansion as BasisExpansion
 from ._supervised.bayesian import ARDRegression as ARDRegression
 from ._supervised.bayesian import BayesianRidge as BayesianRidge
+from ._supervised.discriminant import LinearDiscriminantAnalysis as LinearDiscriminantAnalysis
+from ._supervised.discriminant import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
 from ._supervised.lasso import Lasso as Lasso
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.linear_regression import LinearRegression as LinearRegression
 from ._supervised.linear_regression import Ridge as Ridge
 from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
+from ._supervised.naive_bayes import NaiveBayes as NaiveBayes
 from ._supervised.poisson import PoissonRegressor as PoissonRegressor
 
 _caching.use_compilation_cache()

@@ -78,7 +78,10 @@ def test_missing_coordinates_are_integrated_out(shape, rng):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_statistics_of_missing_parts_are_conditional_moments(shape, rng):
-    """Against the textbook formulas of E[x_m | x_o] and Cov[x_m | x_o]."""
+    """Against the textbook formulas of E[x_m | x_o] and Cov[x_m | x_o].
+
+    `Diagonal` counts the observed rows of every column, and its missing values add nothing.
+    """
     k, d, n = 2, 3, 5
     g = random_mixture(shape, k, d, rng).components
     x, seen, r = rng.normal(size=(n, d)), rng.random((n, d)) < 0.5, rng.dirichlet(np.ones(k), n)
@@ -96,7 +99,8 @@ def test_statistics_of_missing_parts_are_conditional_moments(shape, rng):
             e[o] = x[i, o] - mu[z, o]
             e[m] = gain @ e[o]
             c = np.zeros((d, d))
-            c[np.ix_(m, m)] = dense[z][np.ix_(m, m)] - gain @ dense[z][np.ix_(o, m)]
+            if shape is not Diagonal:
+                c[np.ix_(m, m)] = dense[z][np.ix_(m, m)] - gain @ dense[z][np.ix_(o, m)]
             first[z] += r[i, z] * e
             second[z] += r[i, z] * (np.outer(e, e) + c)
     rows = {"x": Masked(jnp.asarray(x), jnp.asarray(seen))}
@@ -104,6 +108,28 @@ def test_statistics_of_missing_parts_are_conditional_moments(shape, rng):
     np.testing.assert_allclose(found["first"], first, atol=1e-12)
     reduced = evaluate(lambda: g.covariance.reduce(jnp.asarray(second)))
     np.testing.assert_allclose(found["scatter"], reduced, atol=1e-12)
+    count = r.T @ seen if shape is Diagonal else r.sum(0)
+    np.testing.assert_allclose(found["count"], count, atol=1e-12)
+
+
+def test_missing_values_of_independent_columns_need_one_step(rng):
+    """Given the labels, the maximum is that of the observed values of every column, after one M-step."""
+    x, label, w = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), rng.random(60)
+    x[rng.random(x.shape) < 0.4] = np.nan
+    g = random_mixture(Diagonal, 2, 3, rng).components
+    rows = {"x": Masked.from_nan(x)}
+    r = np.eye(2)[label] * w[:, None]
+    by_posterior = evaluate(lambda: g.statistics(rows, jnp.asarray(r)))
+    by_label = evaluate(lambda: g.labelled_statistics(rows, jnp.asarray(label), jnp.asarray(w)))
+    for name in by_posterior:
+        np.testing.assert_allclose(by_label[name], by_posterior[name], atol=1e-12)
+    best = evaluate(lambda: g.maximise(by_label))
+    for z in range(2):
+        own = np.ma.masked_invalid(x[label == z])
+        mean = np.ma.average(own, axis=0, weights=w[label == z])
+        variance = np.ma.average((own - mean) ** 2, axis=0, weights=w[label == z])
+        np.testing.assert_allclose(best.means[z], mean, rtol=1e-12)
+        np.testing.assert_allclose(best.covariance.variance[z], variance, rtol=1e-12)
 
 
 @given(st.sampled_from(SHAPES), st.integers(0, 10**6), st.booleans())

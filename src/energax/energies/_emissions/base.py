@@ -40,6 +40,9 @@ class Emission(Energy):
     def emit(self, key: Any, z: Any) -> Any:
         """Draw x given z."""
 
+    def labelled_statistics(self, data, label, weight):
+        return self.statistics(data, one_hot(label, weight, self.n_states))  # type: ignore[attr-defined]
+
     @property
     def n_states(self) -> int:
         return self.spaces["z"].k  # type: ignore[attr-defined]
@@ -80,6 +83,11 @@ class Emission(Energy):
     def _dtype(self) -> Any:
         leaves = [a for a in jax.tree.leaves(self) if jnp.issubdtype(asarray(a).dtype, jnp.floating)]
         return jnp.result_type(*leaves)
+
+
+def one_hot(label: Any, weight: Any, k: int) -> Any:
+    """The posterior of rows with known labels, times their weights, (n, k)."""
+    return jax.nn.one_hot(label, k, dtype=weight.dtype) * weight[:, None]
 
 
 def normalise(counts: Any, old: Any) -> Any:

@@ -9,7 +9,7 @@ origin; the centred one loses none, at the same cost.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ from ...algorithms.gaussian.missing import marginal_energies, masked_moments
 from ...batch import safe_divide
 from ...spaces import Positive, PositiveDefinite, parameter
 from .covariance_terms import (
+    by_column,
     check_shape,
     half_log_two_pi,
     independent_energies,
@@ -87,6 +88,10 @@ class Covariance(eqx.Module):
     @abstractmethod
     def factor(self, z: Any, d: int) -> Any:
         """The lower Cholesky factor of Σ_z, (d, d)."""
+
+    #: Whether coordinates are independent and each has its own variance, so that `maximise` may count the
+    #: rows of every coordinate: missing ones are then left out, and EM need not find them.
+    counts_columns: ClassVar[bool] = False
 
     # -- missing coordinates: the general case, with dense matrices ------------------------
 
@@ -235,6 +240,8 @@ class Diagonal(Covariance):
     variance: jax.Array = parameter(Positive())
     floor: float = eqx.field(static=True, default=1e-6)
 
+    counts_columns = True
+
     @classmethod
     def unit(cls, k, d, dtype=None, floor=1e-6):
         return cls(asarray(np.ones((k, d)), dtype), floor)
@@ -257,10 +264,10 @@ class Diagonal(Covariance):
         return jnp.diagonal(dense, axis1=1, axis2=2)
 
     def recenter_scatter(self, scatter, count, first, shift):
-        return scatter + 2 * first * shift + count[:, None] * shift**2
+        return scatter + 2 * first * shift + by_column(count) * shift**2
 
     def maximise(self, scatter, count, scale):
-        variance = safe_divide(scatter, count[:, None], self.variance)
+        variance = safe_divide(scatter, by_column(count), self.variance)
         return Diagonal(regularise_variance(variance, scale, self.floor), self.floor)
 
     def dense(self, k, d):

@@ -20,6 +20,11 @@ def check_shape(name: str, shape: tuple, expected: tuple) -> None:
         raise BadInput(name, f"shape {tuple(shape)}", f"{expected}, from the means")
 
 
+def by_column(count: Any) -> Any:
+    """Counts of components (k,), or of components and columns (k, d), to multiply arrays (k, d) with."""
+    return count[:, None] if count.ndim == 1 else count
+
+
 def half_log_two_pi(d: int, dtype: Any) -> Any:
     """(d / 2) log 2π."""
     return 0.5 * d * jnp.log(asarray(2 * jnp.pi, dtype))

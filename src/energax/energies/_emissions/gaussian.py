@@ -16,8 +16,9 @@ from ...batch import safe_divide
 from ...errors import BadInput
 from ...missing import is_masked, mask_of, value_of
 from ...spaces import Categorical, Real, field_metadata, is_concrete
-from .base import Emission
+from .base import Emission, one_hot
 from .covariance import Covariance, Full
+from .covariance_terms import by_column
 from .normal_prior import NormalPrior
 from .starts import nearest_statistics, random_statistics
 
@@ -89,13 +90,45 @@ class Gaussians(Emission):
     def statistics(self, data, posterior):
         """Σ r (k,), Σ r (x − μ) (k, d) and the scatter about μ, with the current means μ."""
         x = data["x"]
+        if self.prior is None and self.covariance.counts_columns:
+            return self._column_statistics(x, posterior)
         if is_masked(x):
             first, scatter = self.covariance.masked_moments(x.value, x.observed, self.means, posterior)
             return {"count": posterior.sum(0), "first": first, "scatter": scatter}
         count = posterior.sum(0)
+        scatter = self.covariance.scatter(x, self.means, posterior)
+        return {"count": count, "first": self._first(x, posterior, count), "scatter": scatter}
+
+    def _first(self, x, posterior, count):
+        """Σ r (x − μ), (k, d)."""
         middle = self.means.mean(0)
-        first = posterior.T @ (x - middle) - count[:, None] * (self.means - middle)
-        return {"count": count, "first": first, "scatter": self.covariance.scatter(x, self.means, posterior)}
+        return posterior.T @ (x - middle) - count[:, None] * (self.means - middle)
+
+    def _column_statistics(self, x, posterior):
+        """The same with a count of every column, (k, d): missing values of independent ones add nothing."""
+        if is_masked(x):
+            centred = jnp.where(x.observed.T, x.value.T - self.means[:, :, None], 0)
+            weighted = centred * posterior.T[:, None, :]
+            count = posterior.T @ x.observed.astype(posterior.dtype)
+            return {"count": count, "first": weighted.sum(2), "scatter": (weighted * centred).sum(2)}
+        count = posterior.sum(0)
+        scatter = self.covariance.scatter(x, self.means, posterior)
+        first = self._first(x, posterior, count)
+        return {"count": jnp.broadcast_to(count[:, None], first.shape), "first": first, "scatter": scatter}
+
+    def labelled_statistics(self, data, label, weight):
+        if self.prior is not None or not self.covariance.counts_columns:
+            return super().labelled_statistics(data, label, weight)
+        # A row has one mean only: work does not grow with the number of components, but in products.
+        x, known = data["x"], one_hot(label, weight, self.n_states)
+        centred = value_of(x) - self.means[label]
+        if is_masked(x):
+            centred = jnp.where(x.observed, centred, 0)
+        return {
+            "count": known.T @ mask_of(x).astype(known.dtype),
+            "first": known.T @ centred,
+            "scatter": known.T @ centred**2,
+        }
 
     def maximise(self, statistics, trainable=None):
         if self.prior is not None:
@@ -103,7 +136,7 @@ class Gaussians(Emission):
             mode = self.prior.maximum(self.means, self.covariance, statistics, means_trainable)
             return Gaussians(*mode, self.start, self.prior)
         count, first, scatter = statistics["count"], statistics["first"], statistics["scatter"]
-        step = safe_divide(first, count[:, None], 0.0)
+        step = safe_divide(first, by_column(count), 0.0)
         if trainable is not None and not trainable.means:
             step = jnp.zeros_like(step)  # the scatter is then about the frozen means
         means = self.means + step
@@ -119,7 +152,7 @@ class Gaussians(Emission):
         count, first = statistics["count"], statistics["first"]
         return {
             "count": count,
-            "first": first + count[:, None] * shift,
+            "first": first + by_column(count) * shift,
             "scatter": self.covariance.recenter_scatter(statistics["scatter"], count, first, shift),
         }
 

@@ -76,8 +76,22 @@ class Product(Emission):
         keys = jax.random.split(key, len(self.parts))
         dtype = self._dtype
         draws = [p.draw(k, z=z)["x"] for p, k in zip(self.parts, keys, strict=True)]
-        order = jnp.argsort(jnp.array([c for each in self.columns for c in each]))
-        return jnp.concatenate([jnp.ravel(v).astype(dtype) for v in draws])[order]
+        return jnp.concatenate([jnp.ravel(v).astype(dtype) for v in draws])[self._order]
+
+    def impute_given(self, data, posterior):
+        """x with missing values replaced, each by the rule of its part, (n, d)."""
+        x = data["x"]
+        if not is_masked(x):
+            return {"x": x}
+        each = zip(self.parts, self._each(x), strict=True)
+        rows = [part.impute_given({"x": v}, posterior)["x"].reshape(len(posterior), -1) for part, v in each]
+        rows = jnp.concatenate([asarray(value_of(v)).astype(self._dtype) for v in rows], axis=1)
+        return {"x": rows[:, self._order]}
+
+    @property
+    def _order(self) -> Any:
+        """The places of the columns of x in the parts, one after another."""
+        return jnp.argsort(jnp.array([c for each in self.columns for c in each]))
 
     # -- EM ------------------------------------------------------------------------------
 
@@ -88,6 +102,10 @@ class Product(Emission):
     def statistics(self, data, posterior):
         each = zip(self.parts, self._each(data["x"]), strict=True)
         return tuple(part.statistics({"x": v}, posterior) for part, v in each)
+
+    def labelled_statistics(self, data, label, weight):
+        each = zip(self.parts, self._each(data["x"]), strict=True)
+        return tuple(part.labelled_statistics({"x": v}, label, weight) for part, v in each)
 
     def maximise(self, statistics, trainable=None):
         of_parts = (None,) * len(self.parts) if trainable is None else trainable.parts
@@ -106,10 +124,12 @@ class Product(Emission):
 
 def _read_columns(space: Any, x: Any, columns: tuple[int, ...]) -> Any:
     """Some columns of x in the shape and the type of a space."""
-    index = jnp.array(columns)
+    first, last = columns[0], columns[-1]
+    are_adjacent = columns == tuple(range(first, last + 1))
 
     def select(a):
-        rows = jnp.take(asarray(a), index, axis=-1)
+        # A slice is not copied; looking up columns is a copy.
+        rows = asarray(a)[..., first : last + 1] if are_adjacent else jnp.take(a, jnp.array(columns), axis=-1)
         return rows.reshape(*rows.shape[:-1], *space.shape)
 
     value = select(value_of(x))
