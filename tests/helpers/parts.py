@@ -17,7 +17,7 @@ import numpy as np
 from quick import evaluate
 
 import energax
-from energax import Mixture, energies, infer, learn, nn, samplers
+from energax import Mixture, energies, infer, kernels, learn, nn, samplers
 from energax.catalog import Row
 from energax.errors import EnergaxError
 from energax.parameters import trainable_leaves
@@ -283,6 +283,16 @@ OPTIONS = {
     "energies.LinearGaussian": lambda: energies.LinearGaussian("x", ("y",), _float32([0.5])),
     "energies.Katz": energies.Katz,
     "energies.KneserNey": energies.KneserNey,
+    "kernels.RBF": lambda: kernels.RBF([0.5, 2.0]),
+    "kernels.Matern": lambda: kernels.Matern(0.5, nu=2.5),
+    "kernels.RationalQuadratic": kernels.RationalQuadratic,
+    "kernels.Periodic": kernels.Periodic,
+    "kernels.Linear": kernels.Linear,
+    "kernels.Polynomial": lambda: kernels.Polynomial(2),
+    "kernels.Constant": kernels.Constant,
+    "kernels.White": kernels.White,
+    "kernels.Sum": lambda: kernels.RBF() + kernels.White(0.1),
+    "kernels.Product": lambda: 2.0 * kernels.RBF(),
 }
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
