@@ -84,6 +84,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "GaussianRBM", "energy", "real visible and binary hidden units", "", "x: Real(d), z: Binary(h)", "Welling, Rosen-Zvi and Hinton (2005)"),
     Row("energies", "Linear", "energy", "−(xᵀW + b)_y: a linear score for every class", "", "x: Real(d), y: Categorical(k)", "Crammer and Singer (2001)"),
     Row("energies", "Scorer", "energy", "−f(x)_y, f any network", "a network", "x: Real(d), y: Categorical(k)", "LeCun et al. (2006)"),
+    Row("energies", "GaussianProcess", "energy", "½ fᵀK⁻¹f + ½ log|2πK| − log N(y; f, σ²I), one example is a data set", "a kernel", "x: Sequence(Real(d)); y, f: Sequence(Real())", "Rasmussen and Williams (2006)"),
     Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
     Row("energies", "NeuralEnergy", "energy", "f(x), any network with one output", "a network", "x: Real(d)", "LeCun et al. (2006)"),
     Row("energies", "MarkovChain", "energy", "−log π(x₁) − Σ log A[x, x′]: each state depends on the one before", "", "x: Sequence(Categorical(k))", "Markov (1906)"),

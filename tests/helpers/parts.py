@@ -57,6 +57,9 @@ ENERGIES = {
     ),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
     "Scorer": lambda: energies.Scorer(_mlp(2, 3), 2, 3),
+    "GaussianProcess": lambda: energies.GaussianProcess(
+        2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
+    ),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(

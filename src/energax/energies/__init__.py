@@ -38,5 +38,6 @@ from ._neural.energy import NeuralEnergy as NeuralEnergy
 from ._sequence.hmm import HiddenChain as HiddenChain
 from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain
+from ._supervised.gp import GaussianProcess as GaussianProcess
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer

@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from .._util.hyperparameter import hyperparameter
 from ..errors import BadInput, check_number, check_whole_number
 from ..spaces import Positive, fixed, parameter
-from ._kernel import Kernel, check_scalar, hyperparameter
+from ._kernel import Kernel, check_scalar
 
 
 class Linear(Kernel):

@@ -15,9 +15,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.hyperparameter import hyperparameter
 from ..errors import BadInput
 from ..spaces import Positive, parameter
-from ._kernel import Kernel, check_scalar, hyperparameter
+from ._kernel import Kernel, check_scalar
 
 
 def squared_distances(X: Any, Y: Any = None) -> Any:
