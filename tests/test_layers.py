@@ -18,7 +18,7 @@ LAYERS = (
     ("missing", "vocabulary"),
     ("spaces",),
     ("finite", "estimate", "batch", "distributions"),
-    ("graph", "algorithms"),
+    ("graph", "algorithms", "kernels"),
     ("energy", "parameters"),
     ("compose", "mixture", "tempering"),
     ("fitting",),

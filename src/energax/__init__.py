@@ -86,6 +86,7 @@ _ROOMS = (
     "estimators",
     "graph",
     "infer",
+    "kernels",
     "learn",
     "nn",
     "plot",

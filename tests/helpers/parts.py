@@ -17,7 +17,7 @@ import numpy as np
 from quick import evaluate
 
 import energax
-from energax import Mixture, energies, infer, learn, nn, samplers
+from energax import Mixture, energies, infer, kernels, learn, nn, samplers
 from energax.catalog import Row
 from energax.errors import EnergaxError
 from energax.parameters import trainable_leaves
@@ -61,6 +61,9 @@ ENERGIES = {
         _float32([1.0, -2.0]), jnp.zeros(()), energies.StudentT(4.0, jnp.ones(()))
     ),
     "BayesianLinear": lambda: energies.BayesianLinear(jnp.ones(2), jnp.array(4.0), length=4),
+    "GaussianProcess": lambda: energies.GaussianProcess(
+        2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
+    ),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -292,6 +295,16 @@ OPTIONS = {
     "energies.LinearGaussian": lambda: energies.LinearGaussian("x", ("y",), _float32([0.5])),
     "energies.Katz": energies.Katz,
     "energies.KneserNey": energies.KneserNey,
+    "kernels.RBF": lambda: kernels.RBF([0.5, 2.0]),
+    "kernels.Matern": lambda: kernels.Matern(0.5, nu=2.5),
+    "kernels.RationalQuadratic": kernels.RationalQuadratic,
+    "kernels.Periodic": kernels.Periodic,
+    "kernels.Linear": kernels.Linear,
+    "kernels.Polynomial": lambda: kernels.Polynomial(2),
+    "kernels.Constant": kernels.Constant,
+    "kernels.White": kernels.White,
+    "kernels.Sum": lambda: kernels.RBF() + kernels.White(0.1),
+    "kernels.Product": lambda: 2.0 * kernels.RBF(),
 }
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
