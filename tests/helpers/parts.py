@@ -60,6 +60,10 @@ ENERGIES = {
     "GaussianProcess": lambda: energies.GaussianProcess(
         2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
     ),
+    "LinearModel": lambda: energies.LinearModel(
+        _float32([1.0, -2.0]), jnp.zeros(()), energies.StudentT(4.0, jnp.ones(()))
+    ),
+    "BayesianLinear": lambda: energies.BayesianLinear(jnp.ones(2), jnp.array(4.0), length=4),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -278,6 +282,9 @@ OPTIONS = {
     "energies.Spherical": lambda: energies.Spherical(jnp.ones(2)),
     "energies.Bernoulli": energies.Bernoulli,
     "energies.Gaussian": lambda: energies.Gaussian(jnp.ones(2)),
+    "energies.StudentT": lambda: energies.StudentT(4.0, jnp.ones(())),
+    "energies.Poisson": energies.Poisson,
+    "energies.Gamma": lambda: energies.Gamma(2.0),
     "energies.StandardNormal": lambda: energies.StandardNormal(2),
     "energies.UniformChoices": lambda: energies.UniformChoices(3, 2),
     "energies.TiedWithin": lambda: energies.TiedWithin(jnp.stack([jnp.eye(2)] * 2)),
@@ -300,6 +307,10 @@ OPTIONS = {
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
+    "LinearRegression": {},
+    "Ridge": {},
+    "BayesianRidge": {},
+    "ARDRegression": {},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},

@@ -33,11 +33,17 @@ from ._latent.decoder import Decoder as Decoder
 from ._latent.decoder import StandardNormal as StandardNormal
 from ._latent.decoder import UniformChoices as UniformChoices
 from ._latent.likelihoods import Bernoulli as Bernoulli
+from ._latent.likelihoods import Gamma as Gamma
 from ._latent.likelihoods import Gaussian as Gaussian
+from ._latent.likelihoods import Poisson as Poisson
+from ._latent.likelihoods import StudentT as StudentT
 from ._neural.energy import NeuralEnergy as NeuralEnergy
 from ._sequence.hmm import HiddenChain as HiddenChain
 from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain
 from ._supervised.gp import GaussianProcess as GaussianProcess
+from ._supervised.bayesian_linear import BayesianLinear as BayesianLinear
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer
+from ._supervised.regression import LinearModel as LinearModel
+from ._supervised.regression import Regressor as Regressor

@@ -16,7 +16,11 @@ from ._sequence.hmm import CategoricalHMM as CategoricalHMM
 from ._sequence.hmm import GaussianHMM as GaussianHMM
 from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
+from ._supervised.bayesian import ARDRegression as ARDRegression
+from ._supervised.bayesian import BayesianRidge as BayesianRidge
 from ._supervised.linear import LinearClassifier as LinearClassifier
+from ._supervised.linear_regression import LinearRegression as LinearRegression
+from ._supervised.linear_regression import Ridge as Ridge
 from ._supervised.mlp import MLPClassifier as MLPClassifier
 
 _caching.use_compilation_cache()

@@ -1,0 +1,95 @@
+"""`Regressor`: targets and predictions of all regressors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from ..._util.arrays import asarray
+from ..._util.sizes import map_table
+from ...errors import BadInput, describe
+from ...programs import jit_to_numpy
+from .._base import EnergyEstimator
+from .._common.sklearn_errors import translate_sklearn_errors
+from .._common.table import drop_zero_weight
+
+
+class Regressor(RegressorMixin, EnergyEstimator):
+    """The base of regressors: one real target y for every row of X, and `score`, which is R².
+
+    A subclass implements `fit`, which starts with `_check_rows`; `energy_` is a model of y given x with the
+    method `predict`, E[y | x].
+    """
+
+    _sparse = True
+    #: The least number of rows: a line goes through one, a variance needs two.
+    _min_rows = 1
+
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Return the table, the targets and the weights in one dtype, without rows of weight 0."""
+        if y is None:
+            expected = f"targets: {type(self).__name__} requires y to be passed, but the target y is None"
+            raise BadInput("y", "None", expected)
+        check_targets(y)
+        X, y = self._check_X(X, reset=True, y=y, min_rows=self._min_rows)
+        weight = self._check_weight(sample_weight, X)
+        y = self._check_target_range(check_targets(y))
+        return drop_zero_weight(X, y, weight=weight)
+
+    def _check_target_range(self, y: np.ndarray) -> np.ndarray:
+        """Return y in the dtype of the model; raise if squares would overflow there."""
+        limit = self._largest_magnitude(self.dtype_)
+        largest = float(np.abs(y).max(initial=0.0))
+        if largest > limit:
+            expected = f"magnitudes below {limit:.1g}, whose squares {self.dtype_} can hold"
+            raise BadInput("y", f"values as large as {largest:.3g}", expected, "Scale y first.")
+        return y.astype(self.dtype_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return E[y | x] of every row, (n,)."""
+        X = self._check_new_X(X)
+        with self._precision():
+            return map_table(lambda rows: _predict_rows(self.energy_, rows), X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R² = 1 − Σ (y − ŷ)² / Σ (y − ȳ)², weighted."""
+        predicted = self.predict(X)
+        with translate_sklearn_errors("y", "one number for each row"):
+            y = column_or_1d(y)
+            check_consistent_length(predicted, y)
+        y = check_targets(y)
+        weight = self._check_weight(sample_weight, predicted)
+        return float(r2_score(y, predicted, sample_weight=weight))
+
+
+def check_targets(y: Any) -> np.ndarray:
+    """Return targets as an array of finite numbers; raise if one is missing, infinite or not a number.
+
+    >>> check_targets([1, 2.5]).tolist()
+    [1.0, 2.5]
+    """
+    expected = "one finite number for each row"
+    try:
+        array = np.asarray(y)
+        if array.dtype.kind == "O":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput("y", describe(y), expected) from None
+    if array.dtype.kind not in "biuf":
+        raise BadInput("y", describe(y), expected)
+    finite = np.isfinite(array)
+    if not finite.all():
+        i = int(np.argwhere(~finite)[0][0]) if array.ndim else 0
+        found = "NaN" if np.isnan(array).any() else "infinity"
+        raise BadInput("y", f"{found} in row {i}", expected, "Leave out the rows without a target.")
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+@jit_to_numpy
+def _predict_rows(energy: Any, X: Any) -> Any:
+    return jax.vmap(lambda x: energy.predict(x=x))(asarray(X))
