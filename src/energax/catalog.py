@@ -117,6 +117,8 @@ CATALOG: tuple[Row, ...] = (
     # learners
     Row("learn", "Descent", "learner", "any Optax optimizer on any objective, in unconstrained coordinates", "an objective", "any", "Robbins and Monro (1951)"),
     Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics and maximise, or log_partition", "z: finite", "Dempster, Laird and Rubin (1977)"),
+    Row("learn", "Newton", "learner", "Newton's method with a line search; proximal with an L1 penalty", "a smooth objective, few parameters", "any", "Nocedal and Wright (2006)"),
+    Row("learn", "Proximal", "learner", "accelerated proximal gradient steps, for an L1 penalty", "a smooth objective", "any", "Beck and Teboulle (2009)"),
     # options of objectives
     Row("learn", "Exact", "option", "score matching with the exact Jacobian trace", "", "x: Real(d), d small", "Hyvärinen (2005)"),
     Row("learn", "Sliced", "option", "score matching along random directions", "", "x: Real(d)", "Song et al. (2020)"),
@@ -174,6 +176,7 @@ CATALOG: tuple[Row, ...] = (
     Row("kernels", "Product", "option", "k1 · k2, written k1 * k2", "", "Real(d)", "Schur (1911)"),
     # estimators
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
+    Row("estimators", "LogisticRegression", "estimator", "logistic regression by Newton, L-BFGS or proximal steps, with Wald intervals", "", "X real, y labels", "McCullagh and Nelder (1989)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "LinearRegression", "estimator", "linear regression by least squares, or robust with Student-t noise", "", "X real, y real", "Legendre (1805); Lange, Little and Taylor (1989)"),
     Row("estimators", "Ridge", "estimator", "linear regression with a penalty on squared weights", "", "X real, y real", "Hoerl and Kennard (1970)"),

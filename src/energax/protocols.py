@@ -57,6 +57,17 @@ class Argmin(Protocol):
         """The hidden variables of lowest energy. Used by: `infer.Exact`."""
 
 
+class ScoreHessian(Protocol):
+    def score_hessian(self, data: Rows, pairs: Any) -> Any:
+        """Σ_n Σ_{a<b} c_nab (J_a − J_b)ᵀ(J_a − J_b), where J = ∂scores/∂θ, for scores that are linear in θ.
+
+        pairs: c, (n, k(k − 1)/2), in the order of `np.triu_indices(k, 1)`. Rows and columns of the result are
+        all parameters, in the order of the leaves. A loss of differences of scores has such a Hessian.
+
+        Used by: `CrossEntropy.hessian`.
+        """
+
+
 class Multiply(Protocol):
     def multiply(self, factor: Any) -> Any:
         """factor · e as an energy of the same class, for a number factor > 0.

@@ -13,12 +13,14 @@ from energax.estimators import (
     GaussianMixture,
     KMeans,
     LinearClassifier,
+    LogisticRegression,
     MLPClassifier,
 )
 
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
 ESTIMATORS = [
     LinearClassifier(max_iter=50, tol=None),
+    LogisticRegression(),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
     VAE(2, (4,), max_iter=2, n_importance=8, likelihood="gaussian"),

@@ -118,6 +118,8 @@ OBJECTIVES = {
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
+    "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
+    "Proximal": ("Linear", lambda: learn.Proximal(learn.CrossEntropy(l2=0.1), 0.01, n_steps=5)),
 }
 
 
@@ -306,6 +308,7 @@ OPTIONS = {
 }
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
+    "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "LinearRegression": {},
     "Ridge": {},

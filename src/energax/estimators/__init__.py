@@ -21,6 +21,7 @@ from ._supervised.bayesian import BayesianRidge as BayesianRidge
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.linear_regression import LinearRegression as LinearRegression
 from ._supervised.linear_regression import Ridge as Ridge
+from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
 
 _caching.use_compilation_cache()

@@ -5,8 +5,10 @@ from ._contrastive_divergence import ContrastiveDivergence as ContrastiveDiverge
 from ._descent import Descent as Descent
 from ._em import EM as EM
 from ._likelihood import NegativeLogLikelihood as NegativeLogLikelihood
+from ._newton import Newton as Newton
 from ._noise_contrastive import NoiseContrastive as NoiseContrastive
 from ._objective import Objective as Objective
+from ._proximal import Proximal as Proximal
 from ._pseudo_likelihood import PseudoLikelihood as PseudoLikelihood
 from ._score_matching import Denoising as Denoising
 from ._score_matching import Exact as Exact

@@ -52,6 +52,13 @@ class Objective(eqx.Module):
         """The partner before the first batch: the given one, unless a subclass computes it from the batch."""
         return self.partner
 
+    def hessian(self, energy: Energy, batch: Batch) -> Any:
+        """The Hessian of the loss in closed form, or None.
+
+        Rows and columns are all parameters of the energy, in the order of its leaves. Used by `Newton`.
+        """
+        return None
+
     @abstractmethod
     def __call__(self, energy: Energy, batch: Batch, carry: Any, key: Any) -> tuple[Any, Any]:
         """(loss, carry)."""

@@ -8,7 +8,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from .._util.sizes import HESSIAN_NUMBERS
 from ..batch import Batch
 from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
@@ -60,11 +62,17 @@ class SupervisedLoss(Objective):
         batch = _drop_missing_targets(batch, self.target)
         values = space.values()
 
+        names = set(batch.data) - {self.target}
+        # All energies at once where the energy has them, for any other finite target one by one.
+        together = not space.shape and {*names, self.target} == set(energy.spaces)
+        together = together and energy.knows("energies", names)
+
         def row(**row):
             given = {k: v for k, v in row.items() if k != self.target}
             energy_of = lambda i: free_energy(energy, {**given, self.target: values[i]})
+            energies = energy.energies(**given) if together else table(energy_of, space.n_values)
             is_other = (values != row[self.target]).reshape(space.n_values, -1).any(-1)
-            return self.loss(free_energy(energy, row), table(energy_of, space.n_values), is_other)
+            return self.loss(jnp.where(is_other, 0, energies).sum(), energies, is_other)
 
         terms = {"loss": batch.mean(batch.map(row))}
         if not (isinstance(self.l2, int | float) and self.l2 == 0):  # an array may be a tracer
@@ -143,6 +151,25 @@ class CrossEntropy(SupervisedLoss):
 
     def loss(self, target_energy, energies, is_other):
         return target_energy + jax.nn.logsumexp(-self.beta * energies) / self.beta
+
+    def hessian(self, energy, batch):
+        """Σ_n w_n Σ_{a<b} β p_a p_b (J_a − J_b)ᵀ(J_a − J_b) + l2 I, if the scores are linear in θ."""
+        if self.target != "y" or not energy.knows("score_hessian"):
+            return None
+        batch = _drop_missing_targets(batch, self.target)
+        k, n_inputs = energy.spaces["y"].n_values, energy.spaces["x"].size
+        a, b = np.triu_indices(k, 1)
+
+        def chunk(rows, weight):
+            p = jax.nn.softmax(self.beta * jax.vmap(energy.scores)(rows["x"]))
+            return energy.score_hessian(rows, (self.beta * weight)[:, None] * p[:, a] * p[:, b])
+
+        total = jnp.sum(batch.weight)
+        size = HESSIAN_NUMBERS.rows(len(a) * n_inputs)
+        found = batch.sum_chunks(chunk, size) / jnp.where(total > 0, total, 1)
+        leaves = jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array))
+        penalised = np.concatenate([np.full(leaf.size, leaf.ndim >= 2) for leaf in leaves])
+        return found + jnp.diag(self.l2 * penalised.astype(found.dtype))
 
 
 def squared_weights(energy: Energy) -> Any:

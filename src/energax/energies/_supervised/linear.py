@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
@@ -99,6 +100,24 @@ class Linear(Classifier):
 
     def scores(self, x):
         return self.weight @ x + self.bias
+
+    def score_hessian(self, data, pairs):
+        x, k, d = data["x"], self.bias.shape[-1], self.weight.shape[-1]
+        scaled = (pairs[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1)
+        # For every pair, in the coordinates of x, and between these and the bias.
+        inner = (x.T @ scaled).reshape(d, -1, d)
+        cross, total = x.T @ pairs, pairs.sum(0)
+        laplacian = _laplacian(k).astype(x.dtype)
+        weight = jnp.einsum("abp,ipj->aibj", laplacian, inner).reshape(k * d, k * d)
+        mixed = jnp.einsum("abp,ip->aib", laplacian, cross).reshape(k * d, k)
+        return jnp.block([[weight, mixed], [mixed.T, laplacian @ total]])
+
+
+def _laplacian(k: int) -> np.ndarray:
+    """(e_a − e_b)(e_a − e_b)ᵀ of every pair a < b of k classes, (k, k, k(k − 1)/2)."""
+    a, b = np.triu_indices(k, 1)
+    differences = np.eye(k)[a] - np.eye(k)[b]
+    return np.einsum("pi,pj->ijp", differences, differences)
 
 
 class Scorer(Classifier):

@@ -99,10 +99,15 @@ class Classifier(ClassifierMixin, EnergyEstimator):
             self.classes_, index = np.unique(y, return_inverse=True)
             self._check_two_classes()
         X, index, weight = drop_zero_weight(X, index, weight=self._weight_by_class(index, weight))
+        self._fit_rows(X, index.astype(np.int32), weight, continues)
+        return self
+
+    def _fit_rows(self, X: np.ndarray, index: np.ndarray, weight: np.ndarray | None, continues: bool) -> None:
+        """Fit to validated rows of positive weight; `index` is the class of each."""
         options = self._fit_options(len(X))
         with self._precision():
             problem = self._problem(X, weight)
-            data = {"x": problem.columns, "y": index.astype(np.int32)}
+            data = {"x": problem.columns, "y": index}
             result = self._learn(
                 problem.energy, data, problem.learner, weights=weight, validated=True, **options
             )
@@ -111,34 +116,6 @@ class Classifier(ClassifierMixin, EnergyEstimator):
             self.energy_ = self.fit_.energy
         self.n_batches_seen_ = 0
         self._record_epochs(continues, len(X))
-        return self
-
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Run one epoch over these rows, continuing from earlier calls.
-
-        Args:
-            X, y: rows and labels, as in `fit`.
-            classes: all labels that will occur; required in the first call.
-            sample_weight: the weights of the rows.
-        """
-        first = not hasattr(self, "energy_")
-        check_not_balanced(self.class_weight)
-        self._check_has_labels(y)
-        X, y = self._check_X(X, reset=first, y=y)
-        check_labels("y", y)
-        weight = self._check_weight(sample_weight, X)
-        self._check_classes(classes, first)
-        index = self._class_index(y)
-        X, index, weight = drop_zero_weight(X, index, weight=self._weight_by_class(index, weight))
-        with self._precision():
-            # A previous `fit` may have used another optimizer, whose state this one cannot use.
-            learner = self._learner(partial=True)
-            learner = self._continue(learner) if getattr(self, "n_batches_seen_", 0) else learner
-            energy = self._start(X, weight) if first else self.energy_
-            data = {"x": self._columns(X), "y": index}
-            self._learn_more(energy, data, learner, weights=weight, freeze=self._frozen())
-        self._record_epochs(not first, len(X))
-        return self
 
     # -- overridden by subclasses ------------------------------------------------------------
 
@@ -165,9 +142,6 @@ class Classifier(ClassifierMixin, EnergyEstimator):
         """Return X as the model takes it."""
         return X
 
-    def _check_same_model(self) -> None:
-        """Raise in `partial_fit` if arguments that define the model have changed."""
-
     def _is_warm_start(self) -> bool:
         """Return whether `fit` starts from the previous fit."""
         return False
@@ -185,20 +159,6 @@ class Classifier(ClassifierMixin, EnergyEstimator):
         if y is None:
             expected = f"labels: {type(self).__name__} requires y to be passed, but the target y is None"
             raise BadInput("y", "None", expected)
-
-    def _check_classes(self, classes: Any, first: bool) -> None:
-        """Set `classes_` in the first call of `partial_fit`; raise if they differ in a later one."""
-        if first:
-            if classes is None:
-                raise BadInput("classes", "None", "all labels, in the first call of partial_fit")
-            self.classes_ = np.unique(check_labels("classes", classes))
-            self._check_two_classes()
-            return
-        self._check_same_model()
-        if classes is not None:
-            found = np.unique(check_labels("classes", classes))
-            if not np.array_equal(found, self.classes_):
-                raise BadInput("classes", f"{found}", f"those of the first call, {self.classes_}")
 
     def _check_two_classes(self) -> None:
         if len(self.classes_) < 2:
@@ -276,6 +236,54 @@ class Classifier(ClassifierMixin, EnergyEstimator):
 
     def _descent_options(self):
         return {"tol": None if self.tol is None else float(self.tol)}
+
+
+class IncrementalClassifier(Classifier):
+    """A classifier that also learns from some rows at a time."""
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Run one epoch over these rows, continuing from earlier calls.
+
+        Args:
+            X, y: rows and labels, as in `fit`.
+            classes: all labels that will occur; required in the first call.
+            sample_weight: the weights of the rows.
+        """
+        first = not hasattr(self, "energy_")
+        check_not_balanced(self.class_weight)
+        self._check_has_labels(y)
+        X, y = self._check_X(X, reset=first, y=y)
+        check_labels("y", y)
+        weight = self._check_weight(sample_weight, X)
+        self._check_classes(classes, first)
+        index = self._class_index(y)
+        X, index, weight = drop_zero_weight(X, index, weight=self._weight_by_class(index, weight))
+        with self._precision():
+            # A previous `fit` may have used another optimizer, whose state this one cannot use.
+            learner = self._learner(partial=True)
+            learner = self._continue(learner) if getattr(self, "n_batches_seen_", 0) else learner
+            energy = self._start(X, weight) if first else self.energy_
+            data = {"x": self._columns(X), "y": index}
+            self._learn_more(energy, data, learner, weights=weight, freeze=self._frozen())
+        self._record_epochs(not first, len(X))
+        return self
+
+    def _check_classes(self, classes: Any, first: bool) -> None:
+        """Set `classes_` in the first call of `partial_fit`; raise if they differ in a later one."""
+        if first:
+            if classes is None:
+                raise BadInput("classes", "None", "all labels, in the first call of partial_fit")
+            self.classes_ = np.unique(check_labels("classes", classes))
+            self._check_two_classes()
+            return
+        self._check_same_model()
+        if classes is not None:
+            found = np.unique(check_labels("classes", classes))
+            if not np.array_equal(found, self.classes_):
+                raise BadInput("classes", f"{found}", f"those of the first call, {self.classes_}")
+
+    def _check_same_model(self) -> None:
+        """Raise in `partial_fit` if arguments that define the model have changed."""
 
 
 def check_labels(name: str, labels: Any) -> np.ndarray:

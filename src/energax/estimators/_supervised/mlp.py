@@ -13,12 +13,12 @@ from .._common.early_stopping import early_stopping_options, n_validation_rows
 from .._common.layers import ACTIVATION, LAYER_SIZES, make_network, n_network_numbers
 from .._common.scaling import StandardisingEstimator
 from .._common.settings import DTYPE, EARLY_STOPPING, FLAG, LEARNING_RATE, NONE, WHOLE, Setting, one_of
-from .base import Classifier
+from .base import IncrementalClassifier
 
 _AUTO_BATCH_ROWS = 200
 
 
-class MLPClassifier(StandardisingEstimator, Classifier):
+class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
     """Neural network classifier: a multilayer perceptron with one output per class, in float32 by default.
 
     Arguments, methods and attributes have the names of scikit-learn's `MLPClassifier`. The columns of X are
@@ -68,7 +68,7 @@ class MLPClassifier(StandardisingEstimator, Classifier):
     """
 
     _settings = {
-        **Classifier._settings,
+        **IncrementalClassifier._settings,
         **EARLY_STOPPING,
         "hidden_layer_sizes": LAYER_SIZES,
         "activation": ACTIVATION,

@@ -1,0 +1,152 @@
+"""One step of Newton's method: a direction from a dense Hessian, and a line search.
+
+Nocedal and Wright (2006), Numerical optimization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from . import proximal
+
+_MAX_HALVINGS = 30  # of the step, in the line search
+_MAX_DAMPINGS = 25  # of the Hessian, each ten times the one before
+_MAX_INNER = 1000  # proximal gradient steps on a quadratic model
+
+
+class Step(NamedTuple):
+    """A new point, what the function returned there besides its value, and the predicted decrease."""
+
+    x: Any
+    aux: Any
+    decrease: Any
+
+
+def step(function: Callable[[Any], Any], x: Any, value: Any, gradient: Any, hessian: Any) -> Step:
+    """Return x − t H⁻¹∇ with the first t of 1, ½, ¼, … that decreases the function sufficiently.
+
+    Where no t does, x is unchanged: the function has its minimum there, up to rounding.
+
+    Args:
+        function: x to (value, anything else).
+        x, value, gradient, hessian: the point (p,), and the function and its derivatives there.
+
+    >>> f = lambda x: ((x**2).sum() - x[0], None)
+    >>> step(f, jnp.ones(2), jnp.array(1.0), jnp.array([1.0, 2.0]), 2 * jnp.eye(2)).x
+    Array([0.5..., 0...], dtype=float32)
+    """
+    direction = newton_direction(gradient, hessian)
+    slope = gradient @ direction
+    return line_search(function, x, value, direction, slope)
+
+
+def proximal_step(
+    function: Callable[[Any], Any], x: Any, value: Any, gradient: Any, hessian: Any, l1_weights: Any
+) -> Step:
+    """Return x + t d, where d minimises ∇·d + ½ dᵀHd + Σ l1_weights |x + d|, and t is as in `step`.
+
+    Lee, Sun and Saunders (2014), Proximal Newton-type methods for minimizing composite functions.
+
+    >>> f = lambda x: (((x - 3) ** 2).sum() / 2, None)
+    >>> step = proximal_step(f, jnp.zeros(1), jnp.array(4.5), jnp.array([-3.0]), jnp.eye(1), jnp.ones(1))
+    >>> step.x.round(4)
+    Array([2.], dtype=float32)
+    """
+    penalty = lambda x: l1_weights @ jnp.abs(x)
+    direction = _proximal_direction(x, gradient, hessian, l1_weights)
+    slope = gradient @ direction + penalty(x + direction) - penalty(x)
+    return line_search(function, x, value, direction, slope, penalty)
+
+
+def _proximal_direction(x: Any, gradient: Any, hessian: Any, l1_weights: Any) -> Any:
+    """The minimum of the quadratic model plus the L1 norm, found where the Hessian has a diagonal of 1."""
+    matrix, scale = unit_diagonal(hessian)
+    matrix = matrix + 10 * x.size * jnp.finfo(x.dtype).eps * jnp.eye(x.size, dtype=x.dtype)
+    start, weights = x / scale, l1_weights * scale
+    slope = gradient * scale - matrix @ start  # of the model at 0
+    model = lambda u: u @ (matrix @ u) / 2 + slope @ u
+    total = lambda u: model(u) + weights @ jnp.abs(u)
+    residual = jnp.max(jnp.abs(start - proximal.soft_threshold(start - gradient * scale, weights)))
+    found, _, _ = proximal.minimise(model, start, weights, 1e-3 * residual, _MAX_INNER)
+    # With the signs of the minimum, it is the solution of a linear system.
+    active = (found != 0) | (weights == 0)
+    both = active & active[:, None]
+    right = jnp.where(active, -slope - weights * jnp.sign(found), 0)
+    exact = solve_damped(jnp.where(both, matrix, jnp.eye(x.size, dtype=x.dtype)), right)
+    return jnp.where(total(exact) <= total(found), exact, found) * scale - x
+
+
+def newton_direction(gradient: Any, hessian: Any) -> Any:
+    """−(H + τ diag H)⁻¹ ∇ with the least τ of 10 p ε, 100 p ε, … that makes the matrix positive definite.
+
+    The first τ is near the rounding error of H. So a singular H, such as that of a softmax without a penalty,
+    gives a step that is 0 where the gradient is.
+    """
+    scaled, scale = unit_diagonal(hessian)
+    return -scale * solve_damped(scaled, scale * gradient)
+
+
+def unit_diagonal(hessian: Any) -> tuple[Any, Any]:
+    """(D H D with a diagonal of ones, the diagonal of D): units in which all coordinates curve alike."""
+    diagonal = jnp.abs(jnp.diagonal(hessian))
+    scale = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1)), 1)
+    return hessian * scale * scale[:, None], scale
+
+
+def solve_damped(matrix: Any, right: Any) -> Any:
+    """(A + τI)⁻¹ b for a symmetric A whose diagonal is about 1; τ as in `newton_direction`."""
+    p, dtype = right.shape[0], right.dtype
+    identity = jnp.eye(p, dtype=dtype)
+
+    def is_indefinite(attempt):
+        i, _, factor = attempt
+        return (i < _MAX_DAMPINGS) & ~jnp.isfinite(jnp.diagonal(factor)).all()
+
+    def raise_damping(attempt):
+        i, damping, _ = attempt
+        factor = jax.lax.linalg.cholesky(matrix + damping * identity, symmetrize_input=False)
+        return i + 1, 10 * damping, factor
+
+    least = jnp.asarray(10 * p * jnp.finfo(dtype).eps, dtype)
+    start = (jnp.zeros((), jnp.int32), least, jnp.full((p, p), jnp.nan, dtype))
+    _, _, factor = jax.lax.while_loop(is_indefinite, raise_damping, start)
+    half = jax.lax.linalg.triangular_solve(factor, right[:, None], left_side=True, lower=True)
+    return jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)[:, 0]
+
+
+def line_search(
+    function: Callable[[Any], Any],
+    x: Any,
+    value: Any,
+    direction: Any,
+    slope: Any,
+    extra: Callable[[Any], Any] = lambda x: 0.0,
+) -> Step:
+    """Halve the step until function + extra decreases by 1e-4 of what the slope predicts (Armijo).
+
+    A rise within rounding error is accepted, so that the last steps of full length are taken.
+    """
+    total = value + extra(x)
+    slack = 4 * jnp.finfo(value.dtype).eps * jnp.abs(total)
+
+    def is_too_long(search):
+        k, _, _, found, length = search
+        return (k < _MAX_HALVINGS) & ~(found <= total + 1e-4 * length * slope + slack)
+
+    def shorten(search):
+        k, _, _, _, length = search
+        length = jnp.where(k == 0, length, length / 2)
+        new = x + length * direction
+        found, aux = function(new)
+        return k + 1, new, aux, found + extra(new), length
+
+    shapes = jax.eval_shape(function, x)[1]
+    aux = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    start = (jnp.zeros((), jnp.int32), x, aux, jnp.full_like(total, jnp.nan), jnp.ones((), x.dtype))
+    _, new, aux, found, _ = jax.lax.while_loop(is_too_long, shorten, start)
+    better = found <= total + slack
+    return Step(jnp.where(better, new, x), aux, jnp.where(better, -slope, 0))
