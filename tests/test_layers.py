@@ -20,6 +20,7 @@ LAYERS = (
     ("finite", "estimate", "batch", "distributions"),
     ("graph", "algorithms"),
     ("energy", "parameters"),
+    ("optimum",),
     ("compose", "mixture", "tempering"),
     ("fitting",),
     ("samplers",),
