@@ -19,6 +19,7 @@ LAYERS = (
     ("spaces",),
     ("finite", "estimate", "batch", "distributions"),
     ("graph", "algorithms"),
+    ("information",),
     ("energy", "parameters"),
     ("optimum",),
     ("compose", "mixture", "tempering"),

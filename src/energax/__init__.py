@@ -90,6 +90,7 @@ _ROOMS = (
     "estimators",
     "graph",
     "infer",
+    "information",
     "learn",
     "nn",
     "plot",

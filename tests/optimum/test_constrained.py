@@ -154,7 +154,8 @@ def test_the_parameters_of_an_energy():
 def test_many_variables_by_products_with_the_hessian():
     """More variables than `DENSE`: trust-constr sees Hessians as operators.
 
-    The nearest point to y with sum 1 and norm ≤ r: (1 + 2μ) x = y − λ, so x = 1/n + s (y − ȳ), s = 1 / (1 + 2μ).
+    The nearest point to y with sum 1 and norm ≤ r: (1 + 2μ) x = y − λ, so
+    x = 1/n + s (y − ȳ) with s = 1 / (1 + 2μ).
     """
     n, radius = 300, 2.0
     y = np.linspace(-1, 1, n) ** 3 + 0.2
@@ -193,7 +194,7 @@ def test_an_infeasible_problem_says_so(constraints):
 
 
 def test_a_start_from_which_the_solver_finds_nothing_feasible_is_repaired():
-    """SLSQP stops at once where linearised constraints contradict each other; a feasible start is searched."""
+    """SLSQP stops where linearised constraints contradict each other; a feasible start is searched."""
     start = np.array([1e-3, -2e-3])
     found = constrained(lambda x: x.sum(), start, equalities=lambda x: (x**2).sum() - 2, method="SLSQP")
     np.testing.assert_allclose(found.x, [-1, -1], atol=1e-6)
@@ -248,8 +249,8 @@ def test_multipliers_of_dependent_constraints_still_certify():
 def test_nan_names_the_function_and_the_point():
     with pytest.raises(Diverged, match=r"^f is nan at x = \[-1"):
         constrained(lambda x: jnp.log(x).sum(), [-1.0, 1.0])
+    both = {"a": lambda x: x.sum(), "b": lambda x: jnp.sqrt(x)}
     with pytest.raises(Diverged, match=r"^equalities\['b'\]\[1\] is nan"):
-        both = {"a": lambda x: x.sum(), "b": lambda x: jnp.sqrt(x)}
         constrained(lambda x: x.sum(), [1.0, -1.0], equalities=both)
     with pytest.raises(Diverged, match=r"^the gradient of f\[0\] is"):
         constrained(lambda x: jnp.sqrt(x).sum(), [0.0, 1.0])
