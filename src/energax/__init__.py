@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from .infer import sample as sample
     from .missing import Masked as Masked
     from .mixture import Mixture as Mixture
+    from .optimum import constrained as constrained
+    from .optimum import curvature as curvature
+    from .optimum import whiten as whiten
     from .saving import load as load
     from .saving import save as save
     from .spaces import Binary as Binary
@@ -64,6 +67,7 @@ _HOME = {
     "fitting": ("Checkpoint", "Fit", "fit"),
     "infer": ("argmin", "log_partition", "log_prob", "plan", "posterior", "sample"),
     "missing": ("Masked",),
+    "optimum": ("constrained", "curvature", "whiten"),
     "saving": ("load", "save"),
     "spaces": (
         "Binary",
@@ -87,6 +91,7 @@ _ROOMS = (
     "graph",
     "infer",
     "kernels",
+    "information",
     "learn",
     "nn",
     "plot",

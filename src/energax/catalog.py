@@ -214,6 +214,9 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "Cost", "result", "operations and memory of a plan"),
     Row("infer", "Minimum", "result", "the hidden variables of lowest energy"),
     Row("infer", "Posterior", "result", "the distribution of hidden variables given observed ones"),
+    Row("optimum", "ConstrainedMinimum", "result", "a minimum under constraints, with multipliers and a checked certificate", reference="Karush (1939); Kuhn and Tucker (1951)"),
+    Row("optimum", "Curvature", "result", "gradient and Hessian at a point: kind of critical point, condition number, steps"),
+    Row("optimum", "Whitening", "result", "a linear map to covariance I and its inverse", reference="Kessy, Lewin and Strimmer (2018)"),
     Row("samplers", "Draws", "result", "draws by chain, with diagnostics"),
 )
 # fmt: on
