@@ -21,6 +21,7 @@ from energax.estimators import (
     LinearRegression,
     LogisticRegression,
     MLPClassifier,
+    MLPRegressor,
     NaiveBayes,
     PoissonRegressor,
     QuadraticDiscriminantAnalysis,
@@ -31,6 +32,7 @@ from energax.estimators import (
 ESTIMATORS = [
     LinearClassifier(max_iter=50, tol=None),
     LogisticRegression(),
+    MLPRegressor((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
     VAE(2, (4,), max_iter=2, n_importance=8, likelihood="gaussian"),
@@ -67,6 +69,7 @@ _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weigh
 EXPECTED = {
     "BernoulliRBM": dict.fromkeys(_WEIGHTS, _RANDOM),
     "VAE": dict.fromkeys(_WEIGHTS, _RANDOM),
+    "MLPRegressor": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "MLPClassifier": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "GaussianMixture": dict.fromkeys(_WEIGHTS, _STARTS),
     "KMeans": dict.fromkeys(_WEIGHTS, _STARTS),

@@ -56,7 +56,9 @@ ENERGIES = {
         jax.random.normal(jax.random.key(0), (2, 3)), jnp.ones(2), jnp.zeros(3), jnp.full(2, 0.5)
     ),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
-    "Scorer": lambda: energies.Scorer(_mlp(2, 3), 2, 3),
+    "Scorer": lambda: energies.Scorer(
+        eqx.nn.Sequential([eqx.nn.Dropout(0.5, inference=True), _mlp(2, 3)]), 2, 3
+    ),
     "LinearModel": lambda: energies.LinearModel(
         _float32([1.0, -2.0]), jnp.zeros(()), energies.StudentT(4.0, jnp.ones(()))
     ),
@@ -64,6 +66,7 @@ ENERGIES = {
     "GaussianProcess": lambda: energies.GaussianProcess(
         2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
     ),
+    "NeuralRegressor": lambda: energies.NeuralRegressor(_mlp(2, "scalar"), 2),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -114,11 +117,17 @@ OBJECTIVES = {
         "NeuralEnergy",
         lambda e, d: learn.Adversarial(nn.Generator.random(2, 2, key=1, width=5)),
     ),
+    "AdversarialTraining": (
+        "Linear",
+        lambda e, d: learn.AdversarialTraining(learn.CrossEntropy(), learn.FastGradientSign(0.1)),
+    ),
+    "InputNoise": ("Linear", lambda e, d: learn.InputNoise(learn.CrossEntropy(), 0.1)),
+    "Dropout": ("Scorer", lambda e, d: learn.Dropout(learn.CrossEntropy())),
 }
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
-    "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
+    "Newton": ("RBM", lambda: learn.Newton(learn.NegativeLogLikelihood())),
     "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
@@ -278,6 +287,8 @@ OPTIONS = {
     "learn.Reparameterised": learn.Reparameterised,
     "learn.ScoreFunction": learn.ScoreFunction,
     "learn.GumbelSoftmax": learn.GumbelSoftmax,
+    "learn.FastGradientSign": lambda: learn.FastGradientSign(0.1),
+    "learn.ProjectedGradient": lambda: learn.ProjectedGradient(0.1, steps=2),
     "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),
     "energies.Tied": lambda: energies.Tied(jnp.eye(2)),
     "energies.Diagonal": lambda: energies.Diagonal(jnp.ones((2, 2))),
@@ -310,6 +321,7 @@ ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
+    "MLPRegressor": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "LinearRegression": {},
     "Ridge": {},
     "Lasso": {"alpha": 0.1},

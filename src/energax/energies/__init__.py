@@ -46,4 +46,5 @@ from ._supervised.gp import GaussianProcess as GaussianProcess
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer
 from ._supervised.regression import LinearModel as LinearModel
+from ._supervised.regression import NeuralRegressor as NeuralRegressor
 from ._supervised.regression import Regressor as Regressor

@@ -27,6 +27,7 @@ from ._supervised.linear_regression import LinearRegression as LinearRegression
 from ._supervised.linear_regression import Ridge as Ridge
 from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
+from ._supervised.mlp_regressor import MLPRegressor as MLPRegressor
 from ._supervised.naive_bayes import NaiveBayes as NaiveBayes
 from ._supervised.poisson import PoissonRegressor as PoissonRegressor
 
