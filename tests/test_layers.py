@@ -20,7 +20,7 @@ LAYERS = (
     ("finite", "estimate", "batch", "distributions"),
     ("graph", "algorithms"),
     ("energy", "parameters"),
-    ("compose", "mixture", "tempering"),
+    ("compose", "mixture", "tempering", "conjugate"),
     ("fitting",),
     ("samplers",),
     ("infer",),
