@@ -21,7 +21,7 @@ LAYERS = (
     ("graph", "algorithms", "kernels", "information"),
     ("energy", "parameters"),
     ("optimum",),
-    ("compose", "mixture", "tempering"),
+    ("compose", "mixture", "tempering", "conjugate"),
     ("fitting",),
     ("samplers",),
     ("infer",),

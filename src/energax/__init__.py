@@ -85,6 +85,7 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 _ROOMS = (
     "catalog",
+    "conjugate",
     "data",
     "energies",
     "estimators",

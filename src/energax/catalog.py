@@ -104,6 +104,12 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "Factor", "energy", "−log φ(x): one table over a few named variables", "", "named Categorical variables", "Kschischang, Frey and Loeliger (2001)"),
     Row("energies", "ConditionalTable", "energy", "−log p(child | parents): one table of a Bayesian network", "", "named Categorical variables", "Pearl (1988)"),
     Row("energies", "LinearGaussian", "option", "−log N(x; b + wᵀparents, σ²): one real node of a Bayesian network", "", "named Real variables", "Lauritzen (1992)"),
+    Row("conjugate", "BetaBernoulli", "energy", "a probability with a beta prior, and a binary observation", "", "p: Interval(0, 1), x: Binary", "Bayes (1763)"),
+    Row("conjugate", "DirichletCategorical", "energy", "probabilities with a Dirichlet prior, and an observation of one of k values", "", "p: Simplex(k), x: Categorical(k)", "Minka (2012)"),
+    Row("conjugate", "GammaPoisson", "energy", "a rate with a gamma prior, and an observed count", "", "rate: Positive, x: Count", "Greenwood and Yule (1920)"),
+    Row("conjugate", "NormalInverseGamma", "energy", "mean and variance of a normal observation", "", "mean: Real, variance: Positive, x: Real", "Raiffa and Schlaifer (1961)"),
+    Row("conjugate", "NormalInverseWishart", "energy", "mean and covariance of a normal vector", "", "mean: Real(d), covariance: PositiveDefinite(d), x: Real(d)", "Gelman et al. (2013)"),
+    Row("conjugate", "ConjugatePair", "base", "a prior and a likelihood whose posterior is of the family of the prior"),
     # objectives
     Row("learn", "Perceptron", "objective", "the correct class must score best", "a finite target", "y: finite", "Rosenblatt (1958)"),
     Row("learn", "Margin", "objective", "the correct class must score best by a margin", "a finite target", "y: finite", "Crammer and Singer (2001)"),

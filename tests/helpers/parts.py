@@ -103,6 +103,18 @@ ENERGIES = {
         [[0, 1, 1, 2], [2, 1, 0]], 4, order=2, smoothing=energies.AddK(0.5), length=4
     ),
 }
+CONJUGATE = {
+    "BetaBernoulli": lambda: energax.conjugate.BetaBernoulli(_float32([1.0, 2.0]), _float32([3.0, 0.5])),
+    "DirichletCategorical": lambda: energax.conjugate.DirichletCategorical(_float32([1.0, 2.0, 0.5])),
+    "GammaPoisson": lambda: energax.conjugate.GammaPoisson(_float32([1.0, 2.0]), _float32([3.0, 0.5])),
+    "NormalInverseGamma": lambda: energax.conjugate.NormalInverseGamma(
+        _float32([0.0, 1.0]), _float32([1.0, 2.0]), _float32([2.0, 1.5]), _float32([1.0, 0.5])
+    ),
+    "NormalInverseWishart": lambda: energax.conjugate.NormalInverseWishart(
+        jnp.zeros(2), jnp.array(1.0), jnp.array(4.0), jnp.eye(2)
+    ),
+}
+ENERGIES |= CONJUGATE
 OBJECTIVES = {
     "Perceptron": ("Linear", lambda e, d: learn.Perceptron()),
     "Margin": ("Linear", lambda e, d: learn.Margin()),

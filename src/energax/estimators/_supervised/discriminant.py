@@ -343,7 +343,9 @@ class QuadraticDiscriminantAnalysis(Discriminant):
         ):
             if widen_null_directions(covariance, float(self.tol))[1]:
                 why = "columns are constant or sums of others"
-                why = f"{rows} row{'s' * (rows > 1)} for {X.shape[1]} columns" if rows <= X.shape[1] else why
+                why = (
+                    f"{rows} row{'s' * int(rows > 1)} for {X.shape[1]} columns" if rows <= X.shape[1] else why
+                )
                 remedy = "Set solver='eigen' and shrinkage='auto', or reg_param=0.1."
                 raise BadInput(
                     "X", f"a singular covariance of class {label!r} ({why})", "one with an inverse", remedy
