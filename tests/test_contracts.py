@@ -325,17 +325,23 @@ def table():
     return {"real": real, "binary": (real > 1.5).astype(np.float32), "y": y}
 
 
+def needs_y(cls):
+    return cls().__sklearn_tags__().target_tags.required
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestEstimator:
     def fit(self, name, table):
         cls = getattr(estimators, name)
         X = table["binary" if name.startswith("Bernoulli") else "real"]
         model = cls(**ESTIMATORS[name], random_state=3)
-        model.fit(X, table["y"]) if "Classifier" in name else model.fit(X)
+        model.fit(X, table["y"]) if needs_y(cls) else model.fit(X)
         return model, X
 
     def output(self, model, X):
-        method = next(a for a in ("predict_proba", "score_samples", "transform") if hasattr(model, a))
+        method = next(
+            a for a in ("predict_proba", "score_samples", "transform", "predict") if hasattr(model, a)
+        )
         return getattr(model, method)(X)
 
     def test_repeats_itself_keeps_the_dtype_is_saved_and_shown(self, name, table, tmp_path):
@@ -352,7 +358,7 @@ class TestEstimator:
 
     def test_bad_input_raises(self, name, table):
         cls = getattr(estimators, name)
-        y = {"y": table["y"]} if "Classifier" in name else {}
+        y = {"y": table["y"]} if needs_y(cls) else {}
         X = table["binary"].copy()
         for bad in (np.full_like(X, np.inf), X[:0], X[:, :0], X[0], np.full(X.shape, "a"), X * 1e30):
             with pytest.raises(EnergaxError):

@@ -170,6 +170,7 @@ CATALOG: tuple[Row, ...] = (
     # estimators
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
+    Row("estimators", "GaussianProcessRegressor", "estimator", "regression by a Gaussian process, hyperparameters by maximum evidence", "", "X real, y real", "Rasmussen and Williams (2006)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
     Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN allowed", "Dempster, Laird and Rubin (1977)"),
     Row("estimators", "BernoulliMixture", "estimator", "k products of Bernoulli distributions by EM; missing values are summed out", "", "X binary, NaN allowed", "Lazarsfeld and Henry (1968)"),

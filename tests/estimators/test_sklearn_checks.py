@@ -11,6 +11,7 @@ from energax.estimators import (
     BernoulliRBM,
     EnergyModel,
     GaussianMixture,
+    GaussianProcessRegressor,
     KMeans,
     LinearClassifier,
     MLPClassifier,
@@ -25,6 +26,7 @@ ESTIMATORS = [
     EnergyModel((4,), max_iter=2, n_importance=256, n_noise=2),
     GaussianMixture(2),
     KMeans(3),
+    GaussianProcessRegressor(alpha=1e-2),
     BernoulliMixture(2, binarize=0.5),
 ]
 

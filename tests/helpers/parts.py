@@ -300,6 +300,7 @@ OPTIONS = {
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
+    "GaussianProcessRegressor": {"alpha": 0.1},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},
