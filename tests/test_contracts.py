@@ -325,6 +325,13 @@ def table():
     return {"real": real, "binary": (real > 1.5).astype(np.float32), "y": y}
 
 
+def make(name, seed):
+    """The small estimator of the table; a random one with this seed."""
+    cls = getattr(estimators, name)
+    random = {"random_state": seed} if "random_state" in inspect.signature(cls).parameters else {}
+    return cls(**ESTIMATORS[name], **random)
+
+
 def needs_y(cls):
     return cls().__sklearn_tags__().target_tags.required
 
@@ -334,7 +341,7 @@ class TestEstimator:
     def fit(self, name, table):
         cls = getattr(estimators, name)
         X = table["binary" if name.startswith("Bernoulli") else "real"]
-        model = cls(**ESTIMATORS[name], random_state=3)
+        model = make(name, 3)
         model.fit(X, table["y"]) if needs_y(cls) else model.fit(X)
         return model, X
 
@@ -362,7 +369,7 @@ class TestEstimator:
         X = table["binary"].copy()
         for bad in (np.full_like(X, np.inf), X[:0], X[:, :0], X[0], np.full(X.shape, "a"), X * 1e30):
             with pytest.raises(EnergaxError):
-                cls(**ESTIMATORS[name], random_state=0).fit(bad, **y)
+                make(name, 0).fit(bad, **y)
         with pytest.raises(EnergaxError, match="fit"):
             self.output(cls(**ESTIMATORS[name]), X)
 

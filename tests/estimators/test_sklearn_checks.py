@@ -12,6 +12,7 @@ from energax.estimators import (
     EnergyModel,
     GaussianMixture,
     GaussianProcessRegressor,
+    KernelRidge,
     KMeans,
     LinearClassifier,
     MLPClassifier,
@@ -27,6 +28,7 @@ ESTIMATORS = [
     GaussianMixture(2),
     KMeans(3),
     GaussianProcessRegressor(alpha=1e-2),
+    KernelRidge(),
     BernoulliMixture(2, binarize=0.5),
 ]
 

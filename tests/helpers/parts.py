@@ -60,6 +60,7 @@ ENERGIES = {
     "GaussianProcess": lambda: energies.GaussianProcess(
         2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
     ),
+    "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -228,6 +229,14 @@ INFERENCES = {
         _argmin,
         r"LBFGS needs a real hidden variable.*Use Exact\(\)",
     ),
+    "Laplace": InferenceExample(
+        "NeuralEnergy",
+        infer.Laplace,
+        lambda e, d, m: energax.posterior(e, {}, m).mean["x"],
+        "RBM",
+        _posterior,
+        r"Laplace needs real hidden variables, but \['z'\] are not.*Use Exact\(\)",
+    ),
     "Importance": InferenceExample(
         "Decoder",
         lambda: infer.Importance(n_samples=20),
@@ -301,6 +310,7 @@ ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "GaussianProcessRegressor": {"alpha": 0.1},
+    "KernelRidge": {},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},

@@ -39,5 +39,6 @@ from ._sequence.hmm import HiddenChain as HiddenChain
 from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain
 from ._supervised.gp import GaussianProcess as GaussianProcess
+from ._supervised.gp_logistic import LogisticProcess as LogisticProcess
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer
