@@ -67,6 +67,7 @@ ENERGIES = {
         2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
     ),
     "NeuralRegressor": lambda: energies.NeuralRegressor(_mlp(2, "scalar"), 2),
+    "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -255,6 +256,14 @@ INFERENCES = {
         _argmin,
         r"LBFGS needs a real hidden variable.*Use Exact\(\)",
     ),
+    "Laplace": InferenceExample(
+        "NeuralEnergy",
+        infer.Laplace,
+        lambda e, d, m: energax.posterior(e, {}, m).mean["x"],
+        "RBM",
+        _posterior,
+        r"Laplace needs real hidden variables, but \['z'\] are not.*Use Exact\(\)",
+    ),
     "Importance": InferenceExample(
         "Decoder",
         lambda: infer.Importance(n_samples=20),
@@ -344,6 +353,8 @@ ESTIMATORS = {
     "NaiveBayes": {},
     "LinearDiscriminantAnalysis": {},
     "QuadraticDiscriminantAnalysis": {},
+    "GaussianProcessRegressor": {"alpha": 0.1},
+    "KernelRidge": {},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},

@@ -43,6 +43,7 @@ from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain
 from ._supervised.bayesian_linear import BayesianLinear as BayesianLinear
 from ._supervised.gp import GaussianProcess as GaussianProcess
+from ._supervised.gp_logistic import LogisticProcess as LogisticProcess
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer
 from ._supervised.regression import LinearModel as LinearModel

@@ -21,6 +21,8 @@ from ._supervised.bayesian import ARDRegression as ARDRegression
 from ._supervised.bayesian import BayesianRidge as BayesianRidge
 from ._supervised.discriminant import LinearDiscriminantAnalysis as LinearDiscriminantAnalysis
 from ._supervised.discriminant import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
+from ._supervised.gp import GaussianProcessRegressor as GaussianProcessRegressor
+from ._supervised.kernel_ridge import KernelRidge as KernelRidge
 from ._supervised.lasso import Lasso as Lasso
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.linear_regression import LinearRegression as LinearRegression

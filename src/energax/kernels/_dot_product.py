@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from .._util.hyperparameter import hyperparameter
-from ..errors import BadInput, check_number, check_whole_number
-from ..spaces import Positive, fixed, parameter
-from ._kernel import Kernel, check_scalar
+from ..errors import check_number, check_whole_number
+from ..spaces import Positive, parameter
+from ._kernel import Kernel
 
 
 class Linear(Kernel):
@@ -55,26 +55,16 @@ class Polynomial(Kernel):
     gamma: jax.Array = parameter(
         Positive(), default=1.0, converter=functools.partial(hyperparameter, name="gamma")
     )
-    coef0: jax.Array = fixed(default=1.0, converter=lambda value: _not_negative(value))
+    coef0: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self):
         check_whole_number("degree", self.degree)
-        check_scalar("coef0", self.coef0)
+        check_number("coef0", self.coef0, lambda c: 0 <= c < np.inf, "a finite number >= 0")
 
     def _matrix(self, X, Y):
         products = (X * self.gamma.astype(X.dtype)) @ (X if Y is None else Y).T
-        return (products + self.coef0.astype(X.dtype)) ** self.degree
+        return (products + self.coef0) ** self.degree
 
     def _diagonal(self, X):
         products = (X * X * self.gamma.astype(X.dtype)).sum(1)
-        return (products + self.coef0.astype(X.dtype)) ** self.degree
-
-
-def _not_negative(value):
-    if isinstance(value, int | float | np.number):
-        check_number("coef0", value, lambda c: 0 <= c < np.inf, "a finite number >= 0")
-        with jax.enable_x64(True):
-            return jax.device_put(np.float64(value))
-    if not isinstance(value, jax.Array | np.ndarray) and hasattr(value, "__len__"):
-        raise BadInput("coef0", repr(value), "a finite number >= 0")
-    return value
+        return (products + self.coef0) ** self.degree

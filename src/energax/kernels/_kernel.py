@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from abc import abstractmethod
 from numbers import Real as RealNumber
@@ -81,6 +82,24 @@ class Kernel(eqx.Module):
         with jax.enable_x64(np.dtype(dtype) == np.float64):
             cast = lambda leaf: asarray(np.asarray(leaf, dtype)) if is_concrete(leaf) else leaf.astype(dtype)
             return jax.tree.map(lambda leaf: cast(leaf) if eqx.is_inexact_array(leaf) else leaf, self)
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The logarithms of all hyperparameters in one vector, in the order of `jax.tree.leaves`."""
+        leaves = [np.ravel(leaf) for leaf in jax.tree.leaves(self)]
+        return np.log(np.concatenate([np.zeros(0), *leaves]).astype(np.float64))
+
+    def with_theta(self, theta: Any) -> Self:
+        """Return the same kernel with hyperparameters exp(theta), in float64."""
+        leaves, treedef = jax.tree.flatten(self)
+        theta = np.asarray(theta, np.float64)
+        ends = np.cumsum([0, *(leaf.size for leaf in leaves)])
+        if theta.shape != (ends[-1],):
+            raise BadInput("theta", f"shape {theta.shape}", f"({ends[-1]},), one number per hyperparameter")
+        parts = [np.exp(theta[a:b]) for a, b in itertools.pairwise(ends)]
+        with jax.enable_x64(True):
+            new = [asarray(part.reshape(leaf.shape)) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(treedef, new)
 
     def _check_points(self, X: Any, name: str, n_columns: int | None = None) -> Any:
         X = X if isinstance(X, jax.Array) else np.asarray(X)

@@ -29,6 +29,7 @@ class Sequence(Space):
         self.space, self.length = space, length
         self.dtype = space.dtype  # type: ignore[misc]
         self.event_ndim = space.event_ndim  # type: ignore[misc]
+        self.is_unconstrained = space.is_unconstrained  # type: ignore[misc]
         self.values_per_coordinate = space.values_per_coordinate if length is not None else None
 
     @property

@@ -110,7 +110,7 @@ def test_bad_input_is_answered_by_a_sentence():
         GaussianProcess(RBF([1.0, 2.0]))
     with pytest.raises(BadInput, match="kernel: found float"):
         GaussianProcess(1.0)
-    with pytest.raises(BadInput, match="noise: found 0.0"):
+    with pytest.raises(BadInput, match=r"noise: found 0\.0"):
         GaussianProcess(RBF(), 0.0)
     with pytest.raises(BadInput, match="'f' or 'y', whichever is not given"):
         GP.conditional("y", x=X, y=Y)

@@ -21,6 +21,31 @@ from ...missing import mask_of, value_of
 from ...spaces import Positive, Real, Sequence, parameter
 
 
+def check_kernel(kernel: Any, n_features: int) -> None:
+    """Raise unless `kernel` is a kernel of points with so many columns."""
+    check_instance("kernel", kernel, Kernel, "a kernel of energax.kernels")
+    check_whole_number("n_features", n_features)
+    if kernel.n_dims not in (None, n_features):
+        found = f"length scales of {kernel.n_dims} columns"
+        raise BadInput("kernel", found, f"n_features={n_features} of them")
+
+
+def prior_energy(kernel: Kernel, x: Any, f: Any) -> Any:
+    """½ fᵀK⁻¹f + ½ log|2πK|, of the values f of a random function at x."""
+    matrix = kernel.matrix(x)
+    everywhere = jnp.ones(len(x), bool)
+    return -log_normal(add_jitter(matrix, jnp.diagonal(matrix)), f, everywhere)
+
+
+def prior(kernel: Kernel, x: Any) -> Any:
+    """N(0, K), the distribution of the values of a random function at x."""
+    from numpyro.distributions import MultivariateNormal
+
+    matrix = kernel.matrix(x)
+    scale = jnp.diagonal(matrix)
+    return MultivariateNormal(jnp.zeros_like(scale), scale_tril=cholesky(add_jitter(matrix, scale)))
+
+
 class GaussianProcess(Energy):
     """A Gaussian process: e(y, f | x) = ½ fᵀK⁻¹f + ½ log|2πK| − log N(y; f, σ²I), K_ij = k(x_i, x_j).
 
@@ -57,11 +82,7 @@ class GaussianProcess(Energy):
     marginalises = frozenset({"y"})
 
     def __check_init__(self):
-        check_instance("kernel", self.kernel, Kernel, "a kernel of energax.kernels")
-        check_whole_number("n_features", self.n_features)
-        if self.kernel.n_dims not in (None, self.n_features):
-            found = f"length scales of {self.kernel.n_dims} columns"
-            raise BadInput("kernel", found, f"n_features={self.n_features} of them")
+        check_kernel(self.kernel, self.n_features)
 
     @property
     def spaces(self):
@@ -69,7 +90,7 @@ class GaussianProcess(Energy):
         return {"x": Sequence(Real(self.n_features), self.length), "y": number, "f": number}
 
     def __call__(self, *, x, y, f):
-        return self._prior_energy(x, f) + self._noise_energy(y, f)
+        return prior_energy(self.kernel, x, f) + self._noise_energy(y, f)
 
     def free_energy(self, *, x, y=None, f=None):
         if y is not None and f is not None:
@@ -78,7 +99,7 @@ class GaussianProcess(Energy):
             observed = mask_of(y)
             covariance = noisy_covariance(self.kernel.matrix(x), self._noise(x), observed)
             return -log_normal(covariance, asarray(value_of(y)), observed)
-        return jnp.zeros((), x.dtype) if f is None else self._prior_energy(x, f)
+        return jnp.zeros((), x.dtype) if f is None else prior_energy(self.kernel, x, f)
 
     @plain_method
     def knows(self, what, names=None):
@@ -98,9 +119,9 @@ class GaussianProcess(Energy):
         if name == "y":
             covariance = kernel + jnp.eye(len(x), dtype=kernel.dtype) * noise
             return MultivariateNormal(jnp.zeros_like(scale), scale_tril=cholesky(covariance))
-        mean, covariance = jnp.zeros_like(scale), kernel
-        if y is not None:
-            mean, covariance = condition(kernel, noise, asarray(value_of(y)), mask_of(y))
+        if y is None:
+            return prior(self.kernel, x)
+        mean, covariance = condition(kernel, noise, asarray(value_of(y)), mask_of(y))
         return MultivariateNormal(mean, scale_tril=cholesky(add_jitter(covariance, scale)))
 
     def draw(self, key, *, x, y=None, f=None):
@@ -142,11 +163,6 @@ class GaussianProcess(Energy):
 
     def _noise(self, x: Any) -> Any:
         return jnp.broadcast_to(self.noise, (len(x),)).astype(x.dtype)
-
-    def _prior_energy(self, x: Any, f: Any) -> Any:
-        kernel = self.kernel.matrix(x)
-        everywhere = jnp.ones(len(x), bool)
-        return -log_normal(add_jitter(kernel, jnp.diagonal(kernel)), f, everywhere)
 
     def _noise_energy(self, y: Any, f: Any) -> Any:
         noise = jnp.broadcast_to(self.noise, f.shape).astype(f.dtype)

@@ -41,14 +41,19 @@ class ConditionalQuery:
         self.joint.check_inputs("log_prob")
 
     @property
-    def method(self) -> Exact | Enumeration:
-        """The more expensive of the two methods."""
-        return max(self.methods.values(), key=lambda m: isinstance(m, Enumeration))
+    def method(self) -> Any:
+        """The less exact, or else the more expensive, of the two methods."""
+        return max(self.methods.values(), key=lambda m: (Exact, Enumeration, type(m)).index(type(m)))
 
     def log_prob(self) -> Estimate:
         """Return log p(data | given) of every row."""
         before, after = (self.methods[q].free_energies(q) for q in (self.given, self.joint))
-        return Estimate(before - after, kind="exact", method=self.method.label)
+        return Estimate(before - after, kind=self.kind, method=self.method.label)
+
+    @property
+    def kind(self) -> Any:
+        """ "estimate" if one of the two free energies is."""
+        return "exact" if isinstance(self.method, Exact | Enumeration) else "estimate"
 
     def plan(self) -> Plan:
         """Return the plan of `log_prob`."""
@@ -59,17 +64,25 @@ class ConditionalQuery:
         else:
             why = f"log Z cancels, and {type(self.joint.energy).__name__} has the rest in closed form"
         evaluations = self.joint.n * (sum(counts) + 2 - len(counts))
-        return Plan("log_prob", self.method, why, "exact", Cost(evaluations, max(counts, default=None)))
+        return Plan("log_prob", self.method, why, self.kind, Cost(evaluations, max(counts, default=None)))
 
 
-def free_energy_method(query: Query, method: Any = None) -> Exact | Enumeration:
-    """Return `Exact` or `Enumeration`, whichever computes F(given); raise if neither does."""
-    if method is not None and not isinstance(method, (Exact, Enumeration)):
+def free_energy_method(query: Query, method: Any = None) -> Any:
+    """Return `Exact` or `Enumeration`, whichever computes F(given); raise if neither does.
+
+    A given method with `free_energies`, such as `Laplace`, is used where there is no closed form.
+    """
+    if method is not None and not hasattr(method, "free_energies"):
         raise Unsuitable(
-            f"log_prob(..., given=): {type(method).__name__} gives no exact free energy. Use Enumeration()."
+            f"log_prob(..., given=): {type(method).__name__} gives no free energy. Use Enumeration()."
         )
     if has_closed_form(query) and not isinstance(method, Enumeration):
         return Exact()
+    if method is not None and not isinstance(method, Exact | Enumeration):
+        reason = method.unsupported_reason("posterior", query)
+        if reason is not None:
+            raise Unsuitable(f"log_prob(..., given=): {type(method).__name__} {reason}.")
+        return method
     enumeration = method if isinstance(method, Enumeration) else Enumeration()
     size = n_joint_values("log_prob", query)
     if size is None or size > enumeration.max_joint_values:

@@ -1,0 +1,1 @@
+"""Methods that replace a posterior by a simpler distribution."""

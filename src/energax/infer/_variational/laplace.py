@@ -1,0 +1,240 @@
+"""Laplace's method: the Gaussian with the mode and the curvature of p(hidden | given)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from ...algorithms.optimise.lbfgs import minimise
+from ...energy import checked_energy
+from ...errors import ConvergenceWarning
+from ...estimate import Estimate
+from ...samplers import Draws
+from .._map_rows import map_rows
+from .._method import Cost, Method, Minimum
+from .._optimise.lbfgs import start_in
+from .._posterior import Posterior, check_single_variable
+from .._query import Query
+
+_MOST_COORDINATES = 4096
+#: Newton steps after L-BFGS, each of which doubles the number of correct digits.
+_NEWTON_STEPS = 4
+#: Draws for the means of constrained variables, which are no function of the mode.
+_MEAN_DRAWS = 2000
+
+
+class Laplace(Method):
+    """p(hidden | given) as a Gaussian, N(û, H⁻¹): û the mode, H the Hessian of the energy there.
+
+    With x = b(u) for the bijection b of the space, û minimises E(u) = e(b(u)) − log|∂b/∂u| by L-BFGS, then by
+    Newton's method. ∫ exp(−E) ≈ exp(−E(û)) √|2πH⁻¹|. Exact for quadratic energies; the more data, the better
+    for others.
+
+    Args:
+        tol, max_iter, memory_size: of L-BFGS, as in `LBFGS`.
+
+    Laplace (1774); Tierney and Kadane (1986), Accurate approximations for posterior moments and marginal
+    densities.
+
+    >>> from energax.energies import NeuralEnergy
+    >>> from energax.infer import posterior
+    >>> bowl = NeuralEnergy(lambda x: -x.sum(), 2, confinement=1.0)     # −Σx + ½‖x‖²
+    >>> found = posterior(bowl, {}, Laplace())
+    >>> found.mean["x"].round(3), found.covariance.round(3).diagonal()
+    (array([1., 1.], dtype=float32), array([1., 1.], dtype=float32))
+    """
+
+    tol: float = eqx.field(static=True, default=1e-4)
+    max_iter: int = eqx.field(static=True, default=500)
+    memory_size: int = eqx.field(static=True, default=10)
+
+    deterministic = True
+    tasks = frozenset({"argmin", "posterior", "sample", "log_prob", "log_partition"})
+    priority = 50
+
+    def unsupported_reason(self, task, query):
+        if query.partially_observed:
+            return f"does not integrate out missing coordinates of {list(query.partially_observed)}"
+        discrete = [name for name, space in query.hidden.items() if not space.is_real]
+        if discrete:
+            return f"needs real hidden variables, but {discrete} are not"
+        if not query.hidden and task not in ("log_prob", "log_partition"):
+            return "needs a hidden variable"
+        if task == "log_prob" and not query.energy.inputs and not query.energy.knows("log_partition"):
+            return f"needs log Z, which {type(query.energy).__name__} does not have in closed form"
+        unsized = [name for name, space in query.hidden.items() if not space.shape and space.ndim]
+        if unsized:
+            return f"needs the length of {unsized}. Set `length` of the energy"
+        size = sum(max(1, space.size) for space in query.hidden.values())
+        if size > _MOST_COORDINATES:
+            return f"has a Hessian of {size:,}² numbers, more than {_MOST_COORDINATES:,}²"
+        return None
+
+    def why(self, task, query):
+        return "the hidden variables are real and the energy has two derivatives"
+
+    def kind(self, task, query):
+        return "estimate"
+
+    def cost(self, task, query):
+        size = sum(max(1, space.size) for space in query.hidden.values())
+        return Cost(evaluations=query.n * (self.max_iter + size), n_bytes=8 * query.n * size**2)
+
+    def fit(self, query: Query) -> dict[str, np.ndarray]:
+        """Return mode, Cholesky factor of H and log ∫ exp(−E) of every row; warn if there is no minimum."""
+        size = sum(max(1, space.size) for space in query.hidden.values())
+        found = map_rows(
+            _fit_row,
+            query.given,
+            query.n,
+            query.energy,
+            self,
+            tuple(query.hidden),
+            numbers_per_row=4 * size**2,
+        )
+        if not found["converged"].all():
+            n_bad = int((~found["converged"]).sum())
+            warnings.warn(
+                f"Laplace: {n_bad} of {query.n} rows have no minimum of the energy with a positive definite "
+                f"Hessian within {self.max_iter} iterations. Raise max_iter, or use a sampler.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return found
+
+    def posterior(self, query, key):
+        return LaplacePosterior(query, self.fit(query), key)
+
+    def sample(self, query, n, key):
+        return LaplacePosterior(query, self.fit(query))._draw(n, key)
+
+    def argmin(self, query, key):
+        found = self.fit(query)
+        values = LaplacePosterior(query, found)._values(found["mode"][None])
+        values = {k: v[0] for k, v in values.items()}
+        converged = found["converged"] if query.batched else bool(found["converged"][0])
+        energy = query.unbatch(found["energy"])
+        return Minimum(query.unbatch(values), energy=energy, method=self.label, converged=converged)
+
+    def free_energies(self, query: Query) -> np.ndarray:
+        """Return −log ∫ exp(−e) over the hidden variables of every row, (n,)."""
+        return -self.fit(query)["log_integral"]
+
+    def log_prob(self, query, key):
+        log_z = np.asarray(query.energy.log_partition())
+        return Estimate(-self.free_energies(query) - log_z, kind="estimate", method=self.label)
+
+    def log_partition(self, query, key):
+        return Estimate(self.fit(query)["log_integral"][0], kind="estimate", method=self.label)
+
+
+class LaplacePosterior(Posterior):
+    """p(hidden | given) as the Gaussian N(û, H⁻¹) in unconstrained coordinates."""
+
+    method = "laplace"
+    kind = "estimate"
+
+    def __init__(self, query: Query, found: dict[str, np.ndarray], key: Any = None):
+        super().__init__(query, key)
+        self._found = found
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """H⁻¹ in unconstrained coordinates, all hidden variables flattened and stacked in order, (D, D)."""
+        roots = np.linalg.inv(self._found["factor"])
+        return self._query.unbatch(np.swapaxes(roots, -1, -2) @ roots)
+
+    def _values(self, u: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the variables at flat unconstrained points (m, rows, D): (m, rows, *shape) by name."""
+        values, start = {}, 0
+        for name, space in self._query.hidden.items():
+            shape = space.bijection.inverse_shape(space.shape)
+            size = math.prod(shape)
+            part = u[..., start : start + size].reshape(*u.shape[:-1], *shape)
+            values[name] = part if space.is_unconstrained else np.asarray(space.bijection(part))
+            start += size
+        return values
+
+    def _draw_u(self, n: int, key: Any) -> np.ndarray:
+        mode = self._found["mode"]
+        noise = np.asarray(jax.random.normal(key, (n, *mode.shape), mode.dtype))
+        roots = np.linalg.inv(self._found["factor"])  # of L in LLᵀ = H, so that L⁻ᵀ is a root of H⁻¹
+        return mode + np.einsum("nji,mnj->mni", roots, noise)
+
+    def _draw(self, n, key):
+        values = self._values(self._draw_u(n, key))
+        values = {k: (v if self._query.batched else v[:, 0])[None] for k, v in values.items()}
+        return Draws(values, method=self.method, exact=True)
+
+    def _compute_marginals(self):
+        return {}
+
+    def _compute_mean(self):
+        mode = {k: v[0] for k, v in self._values(self._found["mode"][None]).items()}
+        if all(space.is_unconstrained for space in self._query.hidden.values()):
+            return mode
+        draws = self._values(self._draw_u(_MEAN_DRAWS, jax.random.key(0)))
+        free = {k for k, space in self._query.hidden.items() if space.is_unconstrained}
+        return {k: mode[k] if k in free else draws[k].mean(0) for k in mode}
+
+    def _compute_mode(self):
+        return {k: v[0] for k, v in self._values(self._found["mode"][None]).items()}
+
+    def _compute_joint(self, names):
+        check_single_variable(names, "")
+
+    def _compute_log_evidence(self):
+        given = {k: v for k, v in self._query.given.items() if k in self._query.energy.inputs}
+        from .._functions import log_prob
+
+        data = {k: v for k, v in self._query.given.items() if k not in given}
+        estimate = log_prob(self._query.energy, data, Laplace(), given=given or None)
+        return estimate if self._query.batched else estimate[0]
+
+
+def _fit_row(row, key, energy, method, names):
+    """Mode, factor of the Hessian, log-integral and energy of one row."""
+    spaces = energy.spaces
+    # A tuple keeps the order of the names; a dict would sort them.
+    flat, unravel = ravel_pytree(tuple(start_in(spaces[n], None) for n in names))
+
+    def complete(u):
+        return {**row, **{n: spaces[n].bijection(v) for n, v in zip(names, unravel(u), strict=True)}}
+
+    def objective(u):
+        value = checked_energy(energy, complete(u))
+        for n, v in zip(names, unravel(u), strict=True):
+            if not spaces[n].is_unconstrained:
+                bijection = spaces[n].bijection
+                value = value - bijection.log_abs_det_jacobian(v, bijection(v)).sum()
+        return value
+
+    settings = {"tol": method.tol, "max_iter": method.max_iter, "memory_size": method.memory_size}
+    u, _, converged = minimise(objective, flat, **settings)
+
+    def newton(u, _):
+        hessian = jax.hessian(objective)(u)
+        factor = jnp.linalg.cholesky(hessian)
+        step = jax.scipy.linalg.cho_solve((factor, True), jax.grad(objective)(u))
+        new = u - step
+        better = objective(new) <= objective(u)
+        return jnp.where(better & jnp.isfinite(step).all(), new, u), None
+
+    u, _ = jax.lax.scan(newton, u, None, length=_NEWTON_STEPS)
+    factor = jnp.linalg.cholesky(jax.hessian(objective)(u))
+    value = objective(u)
+    log_root = jnp.log(jnp.diagonal(factor)).sum()
+    return {
+        "mode": u,
+        "factor": factor,
+        "log_integral": -value + 0.5 * u.size * math.log(2 * math.pi) - log_root,
+        "energy": checked_energy(energy, complete(u)),
+        "converged": converged & jnp.isfinite(log_root),
+    }
