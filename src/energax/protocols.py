@@ -145,6 +145,19 @@ class MStep(Protocol):
         """
 
 
+class KernelDual(Protocol):
+    """The dual of a kernel expansion: one coefficient for every row. Used by: `SMO`."""
+
+    def dual_kernel(self, data: Rows) -> tuple[Any, Any]:
+        """(a function from indices of rows to rows of the kernel matrix, its diagonal)."""
+
+    def dual_problem(self, data: Rows, bound: Any) -> Any:
+        """The targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound` is C by row."""
+
+    def with_dual(self, data: Rows, variables: Any, intercept: Any) -> Any:
+        """The energy with these rows as support vectors, and the coefficients of the dual variables."""
+
+
 class Recenter(Protocol):
     def recenter(self, statistics: Any, reference: Any) -> Any:
         """Statistics that were taken about the parameters of `reference`, as if taken about these.

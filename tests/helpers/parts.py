@@ -60,6 +60,18 @@ ENERGIES = {
     "GaussianProcess": lambda: energies.GaussianProcess(
         2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
     ),
+    "SupportVectorClassifier": lambda: energies.SupportVectorClassifier(
+        kernels.RBF(2.0),
+        jax.random.normal(jax.random.key(0), (N, 2)),
+        jax.random.normal(jax.random.key(1), (1, N)),
+        jnp.zeros(1),
+    ),
+    "SupportVectorRegressor": lambda: energies.SupportVectorRegressor(
+        kernels.RBF(2.0),
+        jax.random.normal(jax.random.key(0), (N, 2)),
+        jax.random.normal(jax.random.key(1), (N,)),
+        jnp.zeros(()),
+    ),
     "LinearModel": lambda: energies.LinearModel(
         _float32([1.0, -2.0]), jnp.zeros(()), energies.StudentT(4.0, jnp.ones(()))
     ),
@@ -118,6 +130,7 @@ OBJECTIVES = {
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
+    "SMO": ("SupportVectorClassifier", lambda: learn.SMO()),
     "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
     "Proximal": ("Linear", lambda: learn.Proximal(learn.CrossEntropy(l2=0.1), 0.01, n_steps=5)),
 }
@@ -284,6 +297,7 @@ OPTIONS = {
     "energies.Spherical": lambda: energies.Spherical(jnp.ones(2)),
     "energies.Bernoulli": energies.Bernoulli,
     "energies.Gaussian": lambda: energies.Gaussian(jnp.ones(2)),
+    "energies.EpsilonInsensitive": energies.EpsilonInsensitive,
     "energies.StudentT": lambda: energies.StudentT(4.0, jnp.ones(())),
     "energies.Poisson": energies.Poisson,
     "energies.Gamma": lambda: energies.Gamma(2.0),
@@ -308,6 +322,8 @@ OPTIONS = {
 }
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
+    "SVC": {},
+    "SVR": {},
     "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "LinearRegression": {},

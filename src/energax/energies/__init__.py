@@ -41,9 +41,12 @@ from ._neural.energy import NeuralEnergy as NeuralEnergy
 from ._sequence.hmm import HiddenChain as HiddenChain
 from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain
-from ._supervised.gp import GaussianProcess as GaussianProcess
 from ._supervised.bayesian_linear import BayesianLinear as BayesianLinear
+from ._supervised.epsilon_insensitive import EpsilonInsensitive as EpsilonInsensitive
+from ._supervised.gp import GaussianProcess as GaussianProcess
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer
 from ._supervised.regression import LinearModel as LinearModel
 from ._supervised.regression import Regressor as Regressor
+from ._supervised.svm import SupportVectorClassifier as SupportVectorClassifier
+from ._supervised.svm import SupportVectorRegressor as SupportVectorRegressor

@@ -23,5 +23,7 @@ from ._supervised.linear_regression import LinearRegression as LinearRegression
 from ._supervised.linear_regression import Ridge as Ridge
 from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
+from ._supervised.svm import SVC as SVC
+from ._supervised.svm import SVR as SVR
 
 _caching.use_compilation_cache()
