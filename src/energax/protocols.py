@@ -152,7 +152,7 @@ class KernelDual(Protocol):
         """(a function from indices of rows to rows of the kernel matrix, its diagonal)."""
 
     def dual_problem(self, data: Rows, bound: Any) -> Any:
-        """The targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound` is C by row."""
+        """Targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound`, (n,), is C."""
 
     def with_dual(self, data: Rows, variables: Any, intercept: Any) -> Any:
         """The energy with these rows as support vectors, and the coefficients of the dual variables."""

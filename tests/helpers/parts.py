@@ -62,14 +62,14 @@ ENERGIES = {
     ),
     "SupportVectorClassifier": lambda: energies.SupportVectorClassifier(
         kernels.RBF(2.0),
-        jax.random.normal(jax.random.key(0), (N, 2)),
-        jax.random.normal(jax.random.key(1), (1, N)),
+        jax.random.normal(jax.random.key(0), (20, 2)),
+        jax.random.normal(jax.random.key(1), (1, 20)),
         jnp.zeros(1),
     ),
     "SupportVectorRegressor": lambda: energies.SupportVectorRegressor(
         kernels.RBF(2.0),
-        jax.random.normal(jax.random.key(0), (N, 2)),
-        jax.random.normal(jax.random.key(1), (N,)),
+        jax.random.normal(jax.random.key(0), (20, 2)),
+        jax.random.normal(jax.random.key(1), (20,)),
         jnp.zeros(()),
     ),
     "LinearModel": lambda: energies.LinearModel(

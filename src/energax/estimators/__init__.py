@@ -24,6 +24,6 @@ from ._supervised.linear_regression import Ridge as Ridge
 from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
 from ._supervised.svm import SVC as SVC
-from ._supervised.svm import SVR as SVR
+from ._supervised.svr import SVR as SVR
 
 _caching.use_compilation_cache()

@@ -38,8 +38,8 @@ class SMO(Learner):
         max_steps: the most steps, each on a pair of variables.
         cache_rows: kernel rows in memory; None for the limit of `_util.sizes`.
 
-    Platt (1998), Sequential minimal optimization; Fan, Chen and Lin (2005), Working set selection using second
-    order information for training support vector machines.
+    Platt (1998), Sequential minimal optimization; Fan, Chen and Lin (2005), Working set selection using
+    second order information for training support vector machines.
 
     >>> from energax import fit
     >>> from energax.energies import SupportVectorClassifier

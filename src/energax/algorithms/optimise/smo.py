@@ -7,8 +7,8 @@ the signed variables β = y a, which need no signs in the quadratic term:
 
 with t = −y p, and [lower, upper] = [0, C] where y = 1, [−C, 0] where y = −1. Classification has one variable
 for every row, with t = y; regression has two, with t = z ∓ ε. The residuals r = t − Kβ are the negative
-gradient. β is optimal if no r of a variable that may grow is above that of one that may shrink: the largest of
-the former minus the smallest of the latter is the *violation*.
+gradient. β is optimal if no r of a variable that may grow is above that of one that may shrink: the largest
+of the former minus the smallest of the latter is the *violation*.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`SVC` and `SVR`: support vector machines for classes and for numbers."""
+"""`SVC`: support vector machines for classes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..._util.arrays import asarray
 from ..._util.sizes import map_table
-from ...energies import EpsilonInsensitive, SupportVectorClassifier, SupportVectorRegressor
+from ...energies import SupportVectorClassifier
 from ...energies._supervised.svm import pairs_of
 from ...errors import BadInput
 from ...programs import jit
-from .._common.settings import CLASS_WEIGHT, FINITE_NOT_NEGATIVE, FLAG, RANDOM_STATE, number, one_of
+from .._common.settings import CLASS_WEIGHT, FLAG, RANDOM_STATE, number, one_of
 from .._common.sklearn_errors import translate_sklearn_errors
 from .base import Classifier, check_labels
 from .platt import platt_scale
-from .regressor import Regressor
-from .svm_base import POSITIVE, SupportVectorMachine
+from .svm_base import SupportVectorMachine
 
 
 def _has_probabilities(self: Any) -> bool:
@@ -39,11 +38,11 @@ class SVC(SupportVectorMachine, Classifier):
     in float64.
 
     Args:
-        C: the price of a row inside the margin; np.inf for a hard margin, which raises an error if the classes
-            are not separable.
-        kernel: "rbf", exp(−γ‖x − y‖²); "linear"; "poly", (γ xᵀy + coef0)^degree; "sigmoid", tanh(γ xᵀy + coef0);
-            a kernel of energax.kernels; a function that maps (n, d), (m, d) to (n, m); or "precomputed", X is
-            then the kernel matrix, (n, n) in `fit` and (n_new, n) in `predict`.
+        C: the price of a row inside the margin; np.inf for a hard margin, which raises an error if the
+            classes are not separable.
+        kernel: "rbf", exp(−γ‖x − y‖²); "linear"; "poly", (γ xᵀy + coef0)^degree; "sigmoid",
+            tanh(γ xᵀy + coef0); a kernel of energax.kernels; a function that maps (n, d), (m, d) to (n, m);
+            or "precomputed", X is then the kernel matrix, (n, n) in `fit` and (n_new, n) in `predict`.
         degree: of "poly".
         gamma: γ; "scale" is 1 / (n_features · X.var()), "auto" is 1 / n_features.
         coef0: of "poly" and "sigmoid".
@@ -66,10 +65,10 @@ class SVC(SupportVectorMachine, Classifier):
         dual_coef_: y_i a_i of the support vectors, (n_classes − 1, n_support), as in scikit-learn.
         intercept_: b, one for every pair of classes.
         coef_: w, for a linear kernel.
-        dual_objective_, duality_gap_, kkt_violation_, n_at_bound_: the certificate: ½ aᵀQa − Σ a, the objective
-            of the primal minus that of the dual, the largest violation of the optimality conditions, and the
-            number of support vectors with a_i = C; arrays, one number for every pair, if there are more than
-            two classes.
+        dual_objective_, duality_gap_, kkt_violation_, n_at_bound_: the certificate: ½ aᵀQa − Σ a, the
+            objective of the primal minus that of the dual, the largest violation of the optimality
+            conditions, and the number of support vectors with a_i = C; arrays, one number for every pair,
+            if there are more than two classes.
         n_iter_: the steps of every pair; converged_: whether all reached `tol`.
         energy_: the fitted model, for functions such as `energax.posterior`.
         fit_: details of the fit.
@@ -299,118 +298,3 @@ def _class_scores(energy: Any, outputs: Any) -> Any:
 @jit
 def _votes(energy: Any, outputs: Any) -> Any:
     return jax.vmap(energy.votes)(asarray(outputs))
-
-
-class SVR(SupportVectorMachine, Regressor):
-    """Support vector regression: the flattest function of a kernel within ε of most targets.
-
-    min ½ wᵀw + C Σ_i weight_i max(0, |y_i − wᵀφ(x_i) − b| − ε), solved in its dual by sequential minimal
-    optimisation, with a certificate. Everything is computed in float64.
-
-    Args:
-        kernel, degree, gamma, coef0: as in `SVC`.
-        tol: the largest violation of the optimality conditions to stop at.
-        C: the price of an error beyond ε.
-        epsilon: ε, the error that costs nothing.
-        cache_size: megabytes for rows of the kernel matrix.
-        verbose: whether to show a progress bar.
-        max_iter: the most steps, each on a pair of variables; -1 for no limit.
-
-    Attributes:
-        support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_: as in `SVC`, with one function.
-        dual_objective_, duality_gap_, kkt_violation_, n_at_bound_: the certificate, as in `SVC`.
-        n_iter_: the number of steps; converged_: whether `tol` was reached.
-        energy_: the fitted model, for functions such as `energax.sample`.
-        fit_: details of the fit.
-
-    Drucker et al. (1997), Support vector regression machines.
-
-    >>> X = np.linspace(0, 6, 50)[:, None]
-    >>> model = SVR(C=10.0).fit(X, np.sin(X[:, 0]))
-    >>> bool(np.abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.11)
-    True
-    """
-
-    _settings: ClassVar = {
-        **SupportVectorMachine._settings,
-        "C": POSITIVE,
-        "epsilon": FINITE_NOT_NEGATIVE,
-    }
-    random_state: ClassVar = 0
-    learner: ClassVar = None
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        degree: int = 3,
-        gamma: Any = "scale",
-        coef0: float = 0.0,
-        tol: float = 1e-3,
-        C: float = 1.0,
-        epsilon: float = 0.1,
-        cache_size: float = 1000,
-        verbose: int | bool = False,
-        max_iter: int = -1,
-    ):
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.tol = tol
-        self.C = C
-        self.epsilon = epsilon
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the regression.
-
-        Args:
-            X: a table (n_samples, n_features), or the kernel matrix if kernel="precomputed".
-            y: the targets, (n_samples,).
-            sample_weight: the weights of the rows, which multiply C, (n_samples,).
-        """
-        X, y, _ = self._check_rows(X, y, None)
-        weight = self._check_weight(sample_weight, X)
-        weight = np.ones(len(X)) if weight is None else weight
-        if self._is_precomputed:
-            self._check_gram(X)
-        self._set_kernel(X)
-        with self._precision():
-            self._fit_targets(X, y, weight)
-        return self
-
-    def _fit_targets(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
-        rows, members = self._model_rows(X), np.flatnonzero(weight > 0)
-        own = rows[members] if self.kernel_ is not None else rows[np.ix_(members, members)]
-        noise = EpsilonInsensitive(asarray(np.float64(self.C)), asarray(np.float64(self.epsilon)))
-
-        def expansion(support, coefficients, intercept):
-            vectors = None if self.kernel_ is None else asarray(support)
-            parts = asarray(coefficients), asarray(np.float64(intercept))
-            return SupportVectorRegressor(self.kernel_, vectors, *parts, noise)
-
-        start = lambda padded: expansion(padded, np.zeros(len(padded)), 0.0)
-        coefficients = np.zeros(len(X))
-        coefficients[members], intercept, certificate = self._solve(start, own, y[members], weight[members])
-        self.support_ = np.flatnonzero(coefficients).astype(np.int32)
-        self.support_vectors_ = X[self.support_] if not self._is_precomputed else np.zeros((0, 0))
-        self.n_support_ = np.array([len(self.support_)], np.int32)
-        self.dual_coef_, self.intercept_ = coefficients[None, self.support_], np.array([intercept])
-        self._record([certificate])
-        self.n_iter_ = int(self.n_iter_[0])
-        self.energy_ = expansion(self.support_vectors_, coefficients[self.support_], intercept)
-
-    @property
-    def coef_(self) -> np.ndarray:
-        """w, for a linear kernel: (1, n_features)."""
-        if not (isinstance(self.kernel, str) and self.kernel == "linear"):
-            raise AttributeError("coef_ exists only for kernel='linear'.")
-        self._check_fitted()
-        return self.dual_coef_ @ self.support_vectors_
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return f of every row, (n,)."""
-        return self._outputs(X)

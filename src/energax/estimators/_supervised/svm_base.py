@@ -122,8 +122,8 @@ class SupportVectorMachine(EnergyEstimator):
             scipy.linalg.cholesky(some + (1e-8 * size) * np.eye(len(some)), check_finite=False)
         except scipy.linalg.LinAlgError:
             warnings.warn(
-                f"{type(self).__name__}: the kernel matrix is not positive semi-definite, so the problem is not "
-                "convex and the solution may be one of several. Use a positive semi-definite kernel.",
+                f"{type(self).__name__}: the kernel matrix is not positive semi-definite, so the problem is "
+                "not convex and the solution may be one of several. Use a positive semi-definite kernel.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
