@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 
 import energax
@@ -126,7 +126,7 @@ def good_arguments(cls):
         return {"X": ["a b", "b a a"]}
     columns = 1 if "lengths" in parameters else 3
     X = rng.integers(0, 2, (N, columns)).astype(np.float64)
-    return {"X": X, "y": np.arange(N) % 2} if is_classifier(cls()) else {"X": X}
+    return {"X": X, "y": np.arange(N) % 2} if is_classifier(cls()) or is_regressor(cls()) else {"X": X}
 
 
 def make(cls, **changes):

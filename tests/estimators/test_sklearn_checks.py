@@ -6,20 +6,31 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from energax.estimators import (
+    SVC,
+    SVR,
     VAE,
+    ARDRegression,
+    BasisExpansion,
+    BayesianRidge,
     BernoulliMixture,
     BernoulliRBM,
     EnergyModel,
     GaussianMixture,
     KMeans,
+    Lasso,
     LinearClassifier,
+    LinearRegression,
     LogisticRegression,
     MLPClassifier,
+    PoissonRegressor,
+    Ridge,
 )
 
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
 ESTIMATORS = [
     LinearClassifier(max_iter=50, tol=None),
+    SVC(),
+    SVR(),
     LogisticRegression(),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
@@ -28,6 +39,15 @@ ESTIMATORS = [
     GaussianMixture(2),
     KMeans(3),
     BernoulliMixture(2, binarize=0.5),
+    LinearRegression(),
+    LinearRegression(noise="student-t", max_iter=50),
+    Ridge(),
+    Lasso(0.1),
+    PoissonRegressor(max_iter=50),
+    BayesianRidge(),
+    ARDRegression(),
+    BasisExpansion("gaussian", 4),
+    BasisExpansion("spline", 4),
 ]
 
 _RANDOM = (

@@ -132,7 +132,7 @@ LEARNERS = {
     "EM": ("Mixture", lambda: learn.EM()),
     "SMO": ("SupportVectorClassifier", lambda: learn.SMO()),
     "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
-    "Proximal": ("Linear", lambda: learn.Proximal(learn.CrossEntropy(l2=0.1), 0.01, n_steps=5)),
+    "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
 
@@ -328,8 +328,11 @@ ESTIMATORS = {
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "LinearRegression": {},
     "Ridge": {},
+    "Lasso": {"alpha": 0.1},
+    "PoissonRegressor": {},
     "BayesianRidge": {},
     "ARDRegression": {},
+    "BasisExpansion": {"basis": "gaussian", "n_basis": 4},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},

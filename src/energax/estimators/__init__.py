@@ -16,13 +16,16 @@ from ._sequence.hmm import CategoricalHMM as CategoricalHMM
 from ._sequence.hmm import GaussianHMM as GaussianHMM
 from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
+from ._supervised.basis import BasisExpansion as BasisExpansion
 from ._supervised.bayesian import ARDRegression as ARDRegression
 from ._supervised.bayesian import BayesianRidge as BayesianRidge
+from ._supervised.lasso import Lasso as Lasso
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.linear_regression import LinearRegression as LinearRegression
 from ._supervised.linear_regression import Ridge as Ridge
 from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
+from ._supervised.poisson import PoissonRegressor as PoissonRegressor
 from ._supervised.svm import SVC as SVC
 from ._supervised.svr import SVR as SVR
 

@@ -13,6 +13,7 @@ from .._util import sizes
 from .._util.arrays import asarray
 from ..batch import Batch
 from ..errors import BadInput
+from ..programs import use_engine
 from . import _epochs
 from ._batching import batch_layout, pad_to_multiple, shuffle_batches, split_validation
 from ._checkpoint import load_carry, save_carry
@@ -50,7 +51,8 @@ def fit_arrays(
             run.original, run.learner, data, weight, run.key, run.trainable, held_out
         ) + batches.identity(n_init, initialise, steps)
     data, weight = run.place((data, weight), by_rows=True)
-    keys = _epochs.restart_keys(run.key, n_init)
+    with use_engine("numpy"):  # equal bits, without loading a compiled program first
+        keys = _epochs.restart_keys(run.key, n_init)
     program, carries = run.start(
         program, data, weight, keys, held_out is not None, initialise=initialise, first_indices=batches.first
     )

@@ -1,8 +1,8 @@
 """Evidence maximisation of linear models with normal noise, on reduced rows. MacKay (1992).
 
 p(y | X) = ∫ N(y; Xw, 1/β) N(w; 0, diag(1/α)) dw is maximised over β and α, one α for all weights or one for
-each. The fixed point has γ_j = 1 − α_j Σ_jj, α = γ / w², β = (n − Σ γ) / ‖y − Xw‖², where w and Σ are the mean
-and the covariance of the posterior. Gamma distributions with the parameters `Hyperprior` are priors of β and α.
+each. At the maximum, with γ_j = 1 − α_j Σ_jj, α = γ / w² and β = (n − Σ γ) / ‖y − Xw‖², where w and Σ are the
+mean and the covariance of the posterior. The prior densities of β and α are gamma distributions.
 """
 
 from __future__ import annotations
@@ -106,23 +106,22 @@ def maximise_evidence(
         fit = beta * squares + alpha * (mean**2).sum() + rows.total * (_LOG_2PI - np.log(beta))
         return prior.log_density(alpha, beta) + 0.5 * (d * np.log(alpha) - fit - log_det)
 
-    scores, before, converged, i = [], None, False, 0
-    for i in range(1, max_iter + 1):
+    scores, before, converged, n_iter = [], None, False, 0
+    while n_iter < max_iter and not converged:
+        n_iter += 1
         mean, squares = posterior(alpha, beta)
         if score:
             scores.append(evidence(alpha, beta, mean, squares))
         gamma = (beta * s**2 / (alpha + beta * s**2)).sum()
         alpha = float(prior.weight_precision(gamma, (mean**2).sum()))
         beta = float(prior.noise_precision(rows.total - gamma, squares))
-        converged = before is not None and np.abs(mean - before).sum() < tol
-        if converged:
-            break
+        converged = before is not None and bool(np.abs(mean - before).sum() < tol)
         before = mean
     mean, squares = posterior(alpha, beta)
     if score:
         scores.append(evidence(alpha, beta, mean, squares))
     covariance = (vt_full.T / (alpha + beta * padded**2)) @ vt_full
-    return Evidence(mean, covariance, np.float64(alpha), beta, np.array(scores), i, converged)
+    return Evidence(mean, covariance, np.asarray(alpha), beta, np.array(scores), n_iter, converged)
 
 
 def maximise_relevance(
@@ -150,8 +149,9 @@ def maximise_relevance(
     """
     d = rows.columns.shape[1]
     alpha, kept = np.ones(d), np.ones(d, bool)
-    scores, before, converged, i = [], None, False, 0
-    for i in range(1, max_iter + 1):
+    scores, before, converged, n_iter = [], None, False, 0
+    while n_iter < max_iter and not converged:
+        n_iter += 1
         mean, covariance, squares = _posterior(rows, alpha, beta, kept)
         if score:
             scores.append(_evidence(rows, alpha[kept], beta, mean[kept], covariance, squares, prior))
@@ -160,15 +160,12 @@ def maximise_relevance(
         beta = float(prior.noise_precision(rows.total - gamma.sum(), squares))
         kept = alpha < threshold
         mean = np.where(kept, mean, 0)
-        converged = before is not None and np.abs(mean - before).sum() < tol
-        if converged or not kept.any():
-            converged = True
-            break
-        before = mean
+        small = before is not None and bool(np.abs(mean - before).sum() < tol)
+        converged, before = small or not kept.any(), mean
     mean, covariance, squares = _posterior(rows, alpha, beta, kept)
     if score:
         scores.append(_evidence(rows, alpha[kept], beta, mean[kept], covariance, squares, prior))
-    return Evidence(mean, covariance, alpha, beta, np.array(scores), i, converged)
+    return Evidence(mean, covariance, alpha, beta, np.array(scores), n_iter, converged)
 
 
 def _posterior(rows, alpha, beta, kept):

@@ -6,6 +6,8 @@ of [X, y] = QR gives the same sum for every w, and has only d + 1 rows.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +72,8 @@ def reduce_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, center:
             table = chunk(rows)
             products += table.T @ table
         squares = np.diag(products).copy()
-        factor = _cholesky_factor(products)
-        factor = _qr_factor(map(chunk, chunks)) if factor is None else factor
+        found = _cholesky_factor(products)
+        factor = _qr_factor(chunk(rows) for rows in chunks) if found is None else found
     # A constant column leaves the rounding error of its mean, which is not a spread.
     noise = 8 * np.finfo(X.dtype).eps * np.abs(mean)
     factor[:, squares <= total * noise**2] = 0
@@ -91,13 +93,14 @@ def _cholesky_factor(products: np.ndarray) -> np.ndarray | None:
     return factor * scale if np.diag(factor).min() ** 2 > _LEAST_PIVOT else None
 
 
-def _qr_factor(tables) -> np.ndarray:
+def _qr_factor(tables: Iterable[np.ndarray]) -> np.ndarray:
     """Return the factor R of all rows of the tables."""
-    factor = None
-    for table in tables:
-        stacked = table if factor is None else np.vstack([factor, table])
-        factor = np.linalg.qr(stacked, mode="r")
-    return factor
+    return functools.reduce(lambda factor, table: _upper(np.vstack([factor, table])), tables)
+
+
+def _upper(table: np.ndarray) -> np.ndarray:
+    """Return the factor R of QR = `table`."""
+    return np.asarray(np.linalg.qr(table, mode="r"))
 
 
 def solve_least_squares(rows: ReducedRows, tol: float) -> tuple[np.ndarray, int, np.ndarray]:
@@ -124,5 +127,22 @@ def solve_ridge(rows: ReducedRows, alpha: float) -> np.ndarray:
         q, r = scipy.linalg.qr(stacked.T, mode="economic")
         return q[:d] @ scipy.linalg.solve_triangular(r, target, trans="T")
     stacked = np.vstack([columns, np.sqrt(alpha) * np.eye(d)])
-    factor = np.linalg.qr(np.column_stack([stacked, np.append(target, np.zeros(d))]), mode="r")
+    factor = _upper(np.column_stack([stacked, np.append(target, np.zeros(d))]))
     return scipy.linalg.solve_triangular(factor[:d, :d], factor[:d, d])
+
+
+def elastic_net_gap(rows: ReducedRows, w: np.ndarray, l1: float, l2: float) -> float:
+    """Return a bound on ½ ‖y − Xw‖² + l1 Σ |w| + ½ l2 ‖w‖² minus its minimum: the duality gap, >= 0.
+
+    The dual point is the residual, scaled so that it is feasible.
+
+    >>> rows = reduce_rows(np.eye(2), np.array([3.0, 0.5]), None, center=False)
+    >>> elastic_net_gap(rows, np.array([2.0, 0.0]), l1=1.0, l2=0.0)
+    0.0
+    """
+    residual = rows.target - rows.columns @ w
+    squares = residual @ residual + l2 * w @ w
+    steepest = float(np.abs(rows.columns.T @ residual - l2 * w).max(initial=0.0))
+    factor = 1.0 if steepest <= l1 else l1 / steepest
+    gap = 0.5 * squares * (1 + factor**2) + l1 * np.abs(w).sum() - factor * (residual @ rows.target)
+    return max(0.0, float(gap))

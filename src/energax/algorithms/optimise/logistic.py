@@ -11,25 +11,30 @@ from ..._util.sizes import HOST_NUMBERS, slices
 MOST_INEQUALITIES = 2**22
 
 
-def information(x: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+def information(
+    x: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None, mean: np.ndarray | None = None
+) -> np.ndarray:
     """The Hessian of −Σ w log p(y | x) in the weights of a softmax, (k, d, k, d), in float64.
 
     Args:
-        x: the inputs (n, d), with a column of ones for an intercept.
+        x: the inputs (n, d).
         probabilities: p(y | x) of every class, (n, k).
         weight: the weights of the rows; None is 1 each.
+        mean: for x − mean as the inputs, followed by a column of ones; None for x.
 
     >>> information(np.ones((4, 1)), np.full((4, 2), 0.5), None).ravel()
     array([ 1., -1., -1.,  1.])
     """
-    (n, d), k = x.shape, probabilities.shape[1]
+    n, d, k = len(x), x.shape[1] + (mean is not None), probabilities.shape[1]
     found = np.zeros((k, d, k, d))
     for rows in slices(n, max(1, HOST_NUMBERS // d)):
         some, p = x[rows].astype(np.float64), probabilities[rows].astype(np.float64)
+        some = some if mean is None else np.c_[some - mean, np.ones(len(some))]
         weighted = p if weight is None else p * weight[rows, None]
         for a in range(k):
             for b in range(a + 1, k):
-                found[a, :, b] -= some.T @ (some * (weighted[:, a] * p[:, b])[:, None])
+                scaled = some * np.sqrt(weighted[:, a] * p[:, b])[:, None]
+                found[a, :, b] -= scaled.T @ scaled  # NumPy computes half of this symmetric product
     for a in range(k):
         for b in range(a):
             found[a, :, b] = found[b, :, a]

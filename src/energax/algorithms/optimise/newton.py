@@ -70,8 +70,8 @@ def _proximal_direction(x: Any, gradient: Any, hessian: Any, l1_weights: Any) ->
     slope = gradient * scale - matrix @ start  # of the model at 0
     model = lambda u: u @ (matrix @ u) / 2 + slope @ u
     total = lambda u: model(u) + weights @ jnp.abs(u)
-    residual = jnp.max(jnp.abs(start - proximal.soft_threshold(start - gradient * scale, weights)))
-    found, _, _ = proximal.minimise(model, start, weights, 1e-3 * residual, _MAX_INNER)
+    residual = proximal.violations(start, gradient * scale, weights).max()
+    found = proximal.minimise(model, start, weights, 1e-3 * residual, _MAX_INNER).x
     # With the signs of the minimum, it is the solution of a linear system.
     active = (found != 0) | (weights == 0)
     both = active & active[:, None]

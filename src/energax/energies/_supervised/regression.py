@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,14 +25,12 @@ class Regressor(Energy):
     """
 
     inputs = frozenset({"x"})
-    if TYPE_CHECKING:
-        likelihood: Any
 
     @abstractmethod
     def output(self, x: Any) -> Any:
         """f(x), the parameter of the likelihood, a number."""
 
-    def predict(self, *, x: Any) -> Any:
+    def predict(self, *, x):
         """E[y | x], a number."""
         return self.likelihood.mean(self.output(x))
 
@@ -166,3 +164,16 @@ def _solve(matrix: Any, right: Any) -> Any:
     tolerance = 10 * len(diagonal) * jnp.finfo(matrix.dtype).eps
     inverse = jnp.linalg.pinv(unit[:, None] * matrix * unit, rtol=tolerance, hermitian=True)
     return unit * (inverse @ (unit * right))
+
+
+class SquaredWeights(eqx.Module):
+    """The penalty ½ Σ α_j w_j² of a linear model: `NegativeLogLikelihood(prior=SquaredWeights(α), n_rows=n)`.
+
+    Args:
+        alpha: a number, or one for every weight, (d,).
+    """
+
+    alpha: Any
+
+    def __call__(self, energy: Any) -> Any:
+        return 0.5 * jnp.sum(self.alpha * energy.weight**2)

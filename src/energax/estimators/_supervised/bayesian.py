@@ -19,7 +19,6 @@ from ...algorithms.gaussian.evidence import (
 )
 from ...algorithms.gaussian.least_squares import ReducedRows, reduce_rows
 from ...energies import BayesianLinear
-from ...errors import check_instance
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, NONE, WHOLE, number
 from .._common.sklearn_errors import ConvergenceWarning
 from .linear_regression import POSITIVE
@@ -101,7 +100,7 @@ class BayesianRegressor(Regressor):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return E[y | x] of every row, (n,); with `return_std` also the standard deviation of y, (n,)."""
-        check_instance("return_std", return_std, bool | np.bool_, "True or False")
+        FLAG.check("return_std", return_std)
         mean = super().predict(X).astype(self.dtype_)
         if not return_std:
             return mean

@@ -73,6 +73,7 @@ class LinearRegression(LinearRegressor):
     Attributes:
         coef_, intercept_: w, (n_features,), and b.
         rank_, singular_: the rank of the (centred) table and its singular values; not for `positive`.
+        n_iter_: iterations of EM; 1 with normal noise.
         energy_: the fitted model, for functions such as `energax.log_prob`; its likelihood has the scale of
             the noise.
 
@@ -127,6 +128,7 @@ class LinearRegression(LinearRegressor):
             coef = scipy.optimize.nnls(rows.columns, rows.target)[0]
         else:
             coef, self.rank_, self.singular_ = solve_least_squares(rows, float(self.tol))
+        self.n_iter_ = 1
         with self._precision():
             self._set_linear(coef, rows)
             if self.noise == "student-t":
@@ -140,7 +142,7 @@ class LinearRegression(LinearRegressor):
         bias = start.bias + start.weight @ asarray(centre.astype(self.dtype_))
         noise = StudentT(float(self.df), start.likelihood.scale)
         energy, learner = LinearModel(start.weight, bias, noise), EM(tol=1e-4 * float(self.tol))
-        options = {"epochs": int(self.max_iter), "tolerance": True, "validated": True}
+        options: dict[str, Any] = {"epochs": int(self.max_iter), "tolerance": True, "validated": True}
         freeze = None if self.fit_intercept else "bias"
         result = self._learn(energy, {"x": table, "y": y}, learner, weights=weight, freeze=freeze, **options)
         found: Any = result.energy

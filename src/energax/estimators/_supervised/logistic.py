@@ -27,6 +27,8 @@ from .preconditioner import center_columns, precondition
 
 #: The C of a fit whose maximum of the likelihood does not exist.
 _SEPARABLE_C = 1.0
+#: Proximal gradient steps in an iteration.
+_STEPS = 100
 #: Scores beyond which the classes may be separable: a probability below 1e-6.
 _EXTREME_SCORE = 14.0
 
@@ -165,7 +167,8 @@ class LogisticRegression(LinearScores):
         if solver == "newton":
             learner = Newton(objective, l1=penalty, tol=tol)
         elif solver == "proximal":
-            learner = Proximal(objective, 0.0 if penalty is None else penalty, tol=tol)
+            penalty = 0.0 if penalty is None else penalty
+            learner = Proximal(objective, penalty, tol=float(self.tol), n_steps=_STEPS)
         else:
             optimizer = precondition(optax.lbfgs(), table, weight, 10 * l2 * len(self.classes_))
             learner = Descent(objective, optimizer, tol=tol)
@@ -223,16 +226,18 @@ class LogisticRegression(LinearScores):
         if self._l1 > 0 or k * n_columns > NEWTON_PARAMETERS:
             return None
         # About the mean of the columns, where weights and intercept are nearly independent.
-        mean = X.mean(0, dtype=np.float64) * bool(self.fit_intercept)
-        found = information(self._with_ones(X - mean), self.predict_proba(X), weight)
+        mean = X.mean(0, dtype=np.float64) if self.fit_intercept else None
+        found = information(X, self.predict_proba(X), weight, mean)
         if np.isfinite(self.C_):
             columns = np.arange(X.shape[1])
             for a in range(k):
                 found[a, columns, a, columns] += (2 if k == 2 else 1) / self.C_
+        covariance = contrast_covariance(found)
+        if mean is None:
+            return covariance
         move = np.eye(n_columns)
-        if self.fit_intercept:
-            move[-1, :-1] = -mean
-        return np.einsum("il,aibj,jm->albm", move.T, contrast_covariance(found), move.T, optimize=True)
+        move[-1, :-1] = -mean
+        return np.einsum("li,aibj,mj->albm", move, covariance, move, optimize=True)
 
     def _errors(self) -> np.ndarray:
         """The standard errors of `coef_` and, in the last column, `intercept_`."""

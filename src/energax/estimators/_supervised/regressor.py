@@ -58,13 +58,17 @@ class Regressor(RegressorMixin, EnergyEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² = 1 − Σ (y − ŷ)² / Σ (y − ȳ)², weighted."""
+        predicted, y, weight = self._predict_for_score(X, y, sample_weight)
+        return float(r2_score(y, predicted, sample_weight=weight))
+
+    def _predict_for_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Return the predictions, the validated targets and the validated weights."""
         predicted = self.predict(X)
         with translate_sklearn_errors("y", "one number for each row"):
             y = column_or_1d(y)
             check_consistent_length(predicted, y)
         y = check_targets(y)
-        weight = self._check_weight(sample_weight, predicted)
-        return float(r2_score(y, predicted, sample_weight=weight))
+        return predicted, y, self._check_weight(sample_weight, predicted)
 
 
 def check_targets(y: Any) -> np.ndarray:
@@ -81,7 +85,8 @@ def check_targets(y: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         raise BadInput("y", describe(y), expected) from None
     if array.dtype.kind not in "biuf":
-        raise BadInput("y", describe(y), expected)
+        remedy = "Complex data not supported." if array.dtype.kind == "c" else ""
+        raise BadInput("y", describe(y), expected, remedy)
     finite = np.isfinite(array)
     if not finite.all():
         i = int(np.argwhere(~finite)[0][0]) if array.ndim else 0

@@ -35,7 +35,7 @@ class SVC(SupportVectorMachine, Classifier):
 
     min ½ wᵀw + C Σ_i weight_i max(0, 1 − y_i (wᵀφ(x_i) + b)), solved in its dual by sequential minimal
     optimisation, with a certificate. Several classes are one problem for every pair. Everything is computed
-    in float64.
+    in float64; predictions have the dtype of X.
 
     Args:
         C: the price of a row inside the margin; np.inf for a hard margin, which raises an error if the
@@ -148,7 +148,8 @@ class SVC(SupportVectorMachine, Classifier):
         self.classes_, index = np.unique(y, return_inverse=True)
         self._check_two_classes()
         weight = self._weight_by_class(index, weight)
-        weight = np.ones(len(X)) if weight is None else weight
+        weight = np.ones(len(X)) if weight is None else weight.astype(np.float64)
+        X = X.astype(np.float64)
         if self._is_precomputed:
             self._check_gram(X)
         self._set_kernel(X)
@@ -252,7 +253,7 @@ class SVC(SupportVectorMachine, Classifier):
         outputs = self._outputs(X)
         uncalibrated = dataclasses.replace(self.energy_, calibration=None)
         with self._precision():
-            return map_table(lambda rows: _class_scores(uncalibrated, rows), outputs)
+            return map_table(lambda rows: _class_scores(uncalibrated, rows), outputs).astype(self.dtype_)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return f of two classes, (n,); else the scores (n, k), or with "ovo" those of all pairs."""
@@ -285,7 +286,7 @@ class SVC(SupportVectorMachine, Classifier):
         if self.energy_.calibration is None:
             raise BadInput("probability", "False in fit", "True", "Call fit again.")
         with self._precision():
-            scores = map_table(lambda rows: _class_scores(self.energy_, rows), outputs)
+            scores = map_table(lambda rows: _class_scores(self.energy_, rows), outputs).astype(self.dtype_)
         scores = scores - scores.max(1, keepdims=True)
         return scores - np.log(np.exp(scores).sum(1, keepdims=True))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 import scipy.linalg
 from sklearn.metrics.pairwise import sigmoid_kernel
 
 from ..._util.arrays import asarray
+from ..._util.keys import as_key
 from ..._util.sizes import QUERY_NUMBERS, SMO_WORKING_SET, call_rows, map_chunks, pad_rows, pad_size, round_up
 from ...errors import BadInput, Diverged
 from ...kernels import RBF, Kernel, Linear, Polynomial
@@ -61,10 +64,12 @@ class SupportVectorMachine(EnergyEstimator):
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
 
-    @property
-    def _dtype(self):
-        # Sums over thousands of support vectors do not reach a tolerance of 1e-3 in float32.
-        return np.dtype(np.float64)
+    def _precision(self):
+        """64 bits always: sums over thousands of support vectors do not reach a tolerance in float32."""
+        stack = contextlib.ExitStack()
+        stack.enter_context(jax.enable_x64(True))
+        stack.enter_context(jax.default_matmul_precision("highest"))
+        return stack
 
     # -- kernels ------------------------------------------------------------------------------
 
@@ -178,9 +183,7 @@ class SupportVectorMachine(EnergyEstimator):
 
     def _key(self, *path: int) -> Any:
         """A fit draws no random numbers."""
-        import jax
-
-        return jax.random.key(0)
+        return as_key(0)
 
     def _record(self, certificates: list[Any]) -> None:
         """Set the attributes of the certificates; warn if a problem did not reach the tolerance."""
@@ -211,7 +214,8 @@ class SupportVectorMachine(EnergyEstimator):
         """Return f of every row, (n, p) or (n,)."""
         X = self._check_new_X(X)
         with self._precision():
-            return self._row_outputs(self.energy_, self._model_rows(X, self.support_))
+            rows = self._model_rows(X.astype(np.float64), self.support_)
+            return self._row_outputs(self.energy_, rows).astype(self.dtype_)
 
     def _row_outputs(self, energy: Any, rows: np.ndarray) -> np.ndarray:
         per_row = max(energy.coefficients.shape[-1], rows.shape[1])

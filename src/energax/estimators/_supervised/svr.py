@@ -17,7 +17,7 @@ class SVR(SupportVectorMachine, Regressor):
     """Support vector regression: the flattest function of a kernel within ε of most targets.
 
     min ½ wᵀw + C Σ_i weight_i max(0, |y_i − wᵀφ(x_i) − b| − ε), solved in its dual by sequential minimal
-    optimisation, with a certificate. Everything is computed in float64.
+    optimisation, with a certificate. Everything is computed in float64; predictions have the dtype of X.
 
     Args:
         kernel, degree, gamma, coef0: as in `SVC`.
@@ -86,12 +86,13 @@ class SVR(SupportVectorMachine, Regressor):
         """
         X, y, _ = self._check_rows(X, y, None)
         weight = self._check_weight(sample_weight, X)
-        weight = np.ones(len(X)) if weight is None else weight
+        weight = np.ones(len(X)) if weight is None else weight.astype(np.float64)
+        X = X.astype(np.float64)
         if self._is_precomputed:
             self._check_gram(X)
         self._set_kernel(X)
         with self._precision():
-            self._fit_targets(X, y, weight)
+            self._fit_targets(X, y.astype(np.float64), weight)
         return self
 
     def _fit_targets(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> None:
