@@ -29,8 +29,9 @@ from energax.estimators import (
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
 ESTIMATORS = [
     LinearClassifier(max_iter=50, tol=None),
-    SVC(),
-    SVR(),
+    # gamma="scale" depends on the rows, not on their weights, as in scikit-learn.
+    SVC(gamma=0.1, tol=1e-10),
+    SVR(gamma=0.1, tol=1e-10),
     LogisticRegression(),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),

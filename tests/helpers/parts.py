@@ -322,7 +322,7 @@ OPTIONS = {
 }
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
-    "SVC": {},
+    "SVC": {"probability": True},
     "SVR": {},
     "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},

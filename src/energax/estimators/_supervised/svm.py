@@ -25,7 +25,7 @@ from .svm_base import SupportVectorMachine
 
 
 def _has_probabilities(self: Any) -> bool:
-    if not self.probability:
+    if not (FLAG.is_valid(self.probability) and self.probability):
         raise AttributeError("predict_proba: needs probability=True, which fits them in cross-validation.")
     return True
 
@@ -44,7 +44,7 @@ class SVC(SupportVectorMachine, Classifier):
             tanh(γ xᵀy + coef0); a kernel of energax.kernels; a function that maps (n, d), (m, d) to (n, m);
             or "precomputed", X is then the kernel matrix, (n, n) in `fit` and (n_new, n) in `predict`.
         degree: of "poly".
-        gamma: γ; "scale" is 1 / (n_features · X.var()), "auto" is 1 / n_features.
+        gamma: γ; "scale" is 1 / (n_features · X.var()), without weights, "auto" is 1 / n_features.
         coef0: of "poly" and "sigmoid".
         probability: whether to fit probabilities too, by Platt scaling in five-fold cross-validation; several
             classes are coupled. They may disagree with `predict`, which follows the margin.
@@ -257,6 +257,8 @@ class SVC(SupportVectorMachine, Classifier):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return f of two classes, (n,); else the scores (n, k), or with "ovo" those of all pairs."""
+        self._check_fitted()
+        self._check_settings("decision_function_shape")
         if len(self.classes_) == 2 or self.decision_function_shape == "ovo":
             outputs = self._outputs(X)
             return outputs[:, 0] if len(self.classes_) == 2 else -outputs
@@ -265,6 +267,7 @@ class SVC(SupportVectorMachine, Classifier):
     def predict(self, X: Any) -> np.ndarray:
         """Return the label that wins most pairs, for every row."""
         self._check_fitted()
+        self._check_settings("break_ties", "decision_function_shape")
         if self.break_ties and len(self.classes_) > 2:
             if self.decision_function_shape == "ovo":
                 raise BadInput("break_ties", "True, and decision_function_shape='ovo'", "'ovr'")
