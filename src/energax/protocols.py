@@ -148,8 +148,8 @@ class MStep(Protocol):
 class KernelDual(Protocol):
     """The dual of a kernel expansion: one coefficient for every row. Used by: `SMO`."""
 
-    def dual_kernel(self, data: Rows) -> tuple[Any, Any]:
-        """(a function from indices of rows to rows of the kernel matrix, its diagonal)."""
+    def dual_kernel(self, data: Rows) -> tuple[Any, Any, Any]:
+        """(a function from indices to rows of the kernel matrix, one to their block or None, diagonal)."""
 
     def dual_problem(self, data: Rows, bound: Any) -> Any:
         """Targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound`, (n,), is C."""

@@ -95,11 +95,12 @@ class SMO(Learner):
     def step(self, energy, state, batch, key, trainable):
         self._check_rows(energy, batch.n)
         problem = self._problem(energy, batch)
-        rows, diagonal = energy.dual_kernel(batch.data)
+        rows, block, diagonal = energy.dual_kernel(batch.data)
         solution = solve_dual(
             rows,
             diagonal,
             problem,
+            block=block,
             tol=self.tol,
             max_steps=self.max_steps,
             cache_rows=self.cache_rows,

@@ -72,6 +72,7 @@ def solve_dual(
     diagonal: Any,
     problem: BoxDual,
     *,
+    block: Callable[[Any], Any] | None = None,
     tol: Any = 1e-3,
     max_steps: Any = jnp.iinfo(jnp.int32).max,
     cache_rows: int | None = None,
@@ -89,6 +90,8 @@ def solve_dual(
     Args:
         rows: maps indices (m,) to rows of the kernel matrix, (m, n).
         diagonal: of the kernel matrix, (n,).
+        block: maps indices (q,) to the kernel matrix of these rows, (q, q); None takes it from cached rows,
+            which is slower than to compute it where rows of X are short (6.0 and 3.6 ms for 1024 of 20).
         problem: the targets and bounds; rows with lower = upper = 0 are padding.
         tol: the violation to stop at.
         max_steps: the most steps.
@@ -117,7 +120,8 @@ def solve_dual(
     working = min(n_variables, SMO_WORKING_SET, capacity)
     if working == n_variables:
         return _solve_whole(rows, diagonal, problem, tol, max_steps, start)
-    return _solve_by_working_sets(rows, diagonal, problem, tol, max_steps, start, working, capacity)
+    kernel = rows, block, diagonal
+    return _solve_by_working_sets(kernel, problem, tol, max_steps, start, working, capacity)
 
 
 def violation(problem: BoxDual, variables: Any, residuals: Any) -> Any:
@@ -211,7 +215,8 @@ class _State(NamedTuple):
     violation: Any
 
 
-def _solve_by_working_sets(rows, diagonal, problem, tol, max_steps, start, working, capacity):
+def _solve_by_working_sets(kernel, problem, tol, max_steps, start, working, capacity):
+    rows, block, diagonal = kernel
     c, n = problem.targets.shape
     lower, upper = problem.lower.ravel(), problem.upper.ravel()
 
@@ -220,7 +225,7 @@ def _solve_by_working_sets(rows, diagonal, problem, tol, max_steps, start, worki
         chosen = _choose_working_set(flat, state.residuals.ravel(), lower, upper, working)
         kernel_rows = (chosen % n).astype(jnp.int32)
         cache = state.cache.add(kernel_rows, rows)
-        matrix = cache.block(kernel_rows)
+        matrix = cache.block(kernel_rows) if block is None else block(kernel_rows)
         inner_tol = jnp.maximum(0.5 * tol, _INNER_FRACTION * state.violation)
         most_steps = jnp.minimum(_INNER_STEPS * working, max_steps - state.n_steps)
         before = flat[chosen]

@@ -20,6 +20,8 @@ from .epsilon_insensitive import EpsilonInsensitive
 from .linear import Classifier
 from .regression import Regressor
 
+_FEW_COLUMNS = 64  # up to which a block of the kernel matrix is computed rather than looked up
+
 
 class _KernelExpansion(Energy):
     """f(x) = Σ_i c_i k(s_i, x) + b, for one or several vectors c of coefficients.
@@ -65,11 +67,11 @@ class _KernelExpansion(Energy):
 
     # -- learning by SMO --------------------------------------------------------------------------------
 
-    def dual_kernel(self, data: Any) -> tuple[Any, Any]:
-        """(a function from indices of rows to rows of the kernel matrix, its diagonal)."""
+    def dual_kernel(self, data: Any) -> tuple[Any, Any, Any]:
+        """(a function from indices to rows of the kernel matrix, one to their block or None, diagonal)."""
         x = asarray(data["x"])
         if self.kernel is None:
-            return lambda index: jnp.take(x, index, axis=0), jnp.diagonal(x)
+            return lambda index: jnp.take(x, index, axis=0), None, jnp.diagonal(x)
         kernel = self.kernel
         diagonal = kernel.diagonal(x)
 
@@ -78,7 +80,11 @@ class _KernelExpansion(Energy):
             # White noise is only on the diagonal, which a matrix of some rows with all does not know.
             return values.at[jnp.arange(len(index)), index].set(jnp.take(diagonal, index))
 
-        return rows, diagonal
+        def block(index):
+            values = kernel.matrix(jnp.take(x, index, axis=0), jnp.take(x, index, axis=0))
+            return jnp.where(index[:, None] == index, jnp.take(diagonal, index), values)
+
+        return rows, block if x.shape[1] <= _FEW_COLUMNS else None, diagonal
 
     def _with_rows(self, data: Any, coefficients: Any, intercept: Any) -> Any:
         support = None if self.support is None else data["x"]
