@@ -247,7 +247,8 @@ class TestObjective:
 def test_a_learner_repeats_itself_and_its_fit_is_saved(name, tmp_path):
     energy_name, build = LEARNERS[name]
     energy = ENERGIES[energy_name]()
-    data = {"x": np.asarray(rows_of(energy, ["x"], 20)["x"])}
+    names = [name for name in energy.spaces if name != "z"]
+    data = {name: np.asarray(value) for name, value in rows_of(energy, names, 20).items()}
     first, again = (energax.fit(energy, data, build(), epochs=2, key=KEY) for _ in range(2))
     same(eqx.filter(first.energy, eqx.is_array), eqx.filter(again.energy, eqx.is_array))
     no_address(first)

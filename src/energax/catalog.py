@@ -84,9 +84,11 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "GaussianRBM", "energy", "real visible and binary hidden units", "", "x: Real(d), z: Binary(h)", "Welling, Rosen-Zvi and Hinton (2005)"),
     Row("energies", "Linear", "energy", "−(xᵀW + b)_y: a linear score for every class", "", "x: Real(d), y: Categorical(k)", "Crammer and Singer (2001)"),
     Row("energies", "Scorer", "energy", "−f(x)_y, f any network", "a network", "x: Real(d), y: Categorical(k)", "LeCun et al. (2006)"),
+    Row("energies", "GaussianProcess", "energy", "½ fᵀK⁻¹f + ½ log|2πK| − log N(y; f, σ²I), one example is a data set", "a kernel", "x: Sequence(Real(d)); y, f: Sequence(Real())", "Rasmussen and Williams (2006)"),
+    Row("energies", "SupportVectorClassifier", "energy", "−score_y(x), from kernel values with support vectors", "a kernel", "x: Real(d), y: Categorical(k)", "Cortes and Vapnik (1995)"),
+    Row("energies", "SupportVectorRegressor", "energy", "C max(0, |y − f(x)| − ε), f from kernel values with support vectors", "a kernel", "x: Real(d), y: Real()", "Drucker et al. (1997)"),
     Row("energies", "LinearModel", "energy", "−log p(y | wᵀx + b): a generalised linear model", "a likelihood", "x: Real(d), y: of the likelihood", "Nelder and Wedderburn (1972)"),
     Row("energies", "BayesianLinear", "energy", "linear regression of a whole data set, with its weights as a variable", "", "x: Sequence(Real(d)), y: Sequence(Real()), w: Real(d)", "MacKay (1992)"),
-    Row("energies", "GaussianProcess", "energy", "½ fᵀK⁻¹f + ½ log|2πK| − log N(y; f, σ²I), one example is a data set", "a kernel", "x: Sequence(Real(d)); y, f: Sequence(Real())", "Rasmussen and Williams (2006)"),
     Row("energies", "NeuralRegressor", "energy", "−log p(y | f(x)), f any network", "a network, a likelihood", "x: Real(d), y: of the likelihood", "Bishop (1994)"),
     Row("energies", "LogisticProcess", "energy", "½ fᵀK⁻¹f + ½ log|2πK| − Σ log σ(±f), a Gaussian process of two classes", "a kernel", "x: Sequence(Real(d)); y: Sequence(Binary()); f: Sequence(Real())", "Rasmussen and Williams (2006)"),
     Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
@@ -128,6 +130,7 @@ CATALOG: tuple[Row, ...] = (
     # learners
     Row("learn", "Descent", "learner", "any Optax optimizer on any objective, in unconstrained coordinates", "an objective", "any", "Robbins and Monro (1951)"),
     Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics and maximise, or log_partition", "z: finite", "Dempster, Laird and Rubin (1977)"),
+    Row("learn", "SMO", "learner", "sequential minimal optimisation of the dual of support vector machines", "a kernel expansion, all rows", "x: Real(d)", "Platt (1998); Fan, Chen and Lin (2005)"),
     Row("learn", "Newton", "learner", "Newton's method with a line search; proximal with an L1 penalty", "a smooth objective, few parameters", "any", "Nocedal and Wright (2006)"),
     Row("learn", "Proximal", "learner", "accelerated proximal gradients: an objective plus an L1 penalty", "a smooth objective", "any", "Beck and Teboulle (2009)"),
     # options of objectives
@@ -167,6 +170,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "Spherical", "option", "one variance per component", "", "Real(d)", ""),
     Row("energies", "Bernoulli", "option", "Bernoulli likelihood, from logits", "", "Binary(d)", ""),
     Row("energies", "Gaussian", "option", "Gaussian likelihood, from means, with learned scales", "", "Real(d)", ""),
+    Row("energies", "EpsilonInsensitive", "option", "likelihood that is flat within ε and exponential beyond", "", "Real(d)", "Pontil, Mukherjee and Girosi (2000)"),
     Row("energies", "StudentT", "option", "Student-t likelihood, from centres, robust to outliers", "", "Real(d)", "Lange, Little and Taylor (1989)"),
     Row("energies", "Poisson", "option", "Poisson likelihood, from logarithms of means", "", "Count(d)", ""),
     Row("energies", "Gamma", "option", "gamma likelihood, from logarithms of means", "", "Positive(d)", ""),
@@ -190,6 +194,8 @@ CATALOG: tuple[Row, ...] = (
     Row("kernels", "Product", "option", "k1 · k2, written k1 * k2", "", "Real(d)", "Schur (1911)"),
     # estimators
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
+    Row("estimators", "SVC", "estimator", "support vector classifier with any kernel, and a certificate", "", "X real, y labels", "Cortes and Vapnik (1995)"),
+    Row("estimators", "SVR", "estimator", "support vector regression with any kernel, and a certificate", "", "X real, y real", "Drucker et al. (1997)"),
     Row("estimators", "LogisticRegression", "estimator", "logistic regression by Newton, L-BFGS or proximal steps, with Wald intervals", "", "X real, y labels", "McCullagh and Nelder (1989)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "MLPRegressor", "estimator", "a network regressor", "", "X real, y real", "Rumelhart, Hinton and Williams (1986)"),

@@ -153,6 +153,19 @@ class LabelledStatistics(Protocol):
         """
 
 
+class KernelDual(Protocol):
+    """The dual of a kernel expansion: one coefficient for every row. Used by: `SMO`."""
+
+    def dual_kernel(self, data: Rows) -> tuple[Any, Any, Any]:
+        """(a function from indices to rows of the kernel matrix, one to their block or None, diagonal)."""
+
+    def dual_problem(self, data: Rows, bound: Any) -> Any:
+        """Targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound`, (n,), is C."""
+
+    def with_dual(self, data: Rows, variables: Any, intercept: Any) -> Any:
+        """The energy with these rows as support vectors, and the coefficients of the dual variables."""
+
+
 class Recenter(Protocol):
     def recenter(self, statistics: Any, reference: Any) -> Any:
         """Statistics that were taken about the parameters of `reference`, as if taken about these.

@@ -6,6 +6,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from energax.estimators import (
+    SVC,
+    SVR,
     VAE,
     ARDRegression,
     BasisExpansion,
@@ -33,6 +35,9 @@ from energax.estimators import (
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
 ESTIMATORS = [
     LinearClassifier(max_iter=50, tol=None),
+    # gamma="scale" depends on the rows, not on their weights, as in scikit-learn.
+    SVC(gamma=0.1, tol=1e-10),
+    SVR(gamma=0.1, tol=1e-10),
     LogisticRegression(),
     MLPRegressor((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),

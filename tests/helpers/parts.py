@@ -59,6 +59,18 @@ ENERGIES = {
     "Scorer": lambda: energies.Scorer(
         eqx.nn.Sequential([eqx.nn.Dropout(0.5, inference=True), _mlp(2, 3)]), 2, 3
     ),
+    "SupportVectorClassifier": lambda: energies.SupportVectorClassifier(
+        kernels.RBF(2.0),
+        jax.random.normal(jax.random.key(0), (20, 2)),
+        jax.random.normal(jax.random.key(1), (1, 20)),
+        jnp.zeros(1),
+    ),
+    "SupportVectorRegressor": lambda: energies.SupportVectorRegressor(
+        kernels.RBF(2.0),
+        jax.random.normal(jax.random.key(0), (20, 2)),
+        jax.random.normal(jax.random.key(1), (20,)),
+        jnp.zeros(()),
+    ),
     "LinearModel": lambda: energies.LinearModel(
         _float32([1.0, -2.0]), jnp.zeros(()), energies.StudentT(4.0, jnp.ones(()))
     ),
@@ -140,7 +152,8 @@ OBJECTIVES = {
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
-    "Newton": ("RBM", lambda: learn.Newton(learn.NegativeLogLikelihood())),
+    "SMO": ("SupportVectorClassifier", lambda: learn.SMO()),
+    "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
     "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
@@ -316,6 +329,7 @@ OPTIONS = {
     "energies.Spherical": lambda: energies.Spherical(jnp.ones(2)),
     "energies.Bernoulli": energies.Bernoulli,
     "energies.Gaussian": lambda: energies.Gaussian(jnp.ones(2)),
+    "energies.EpsilonInsensitive": energies.EpsilonInsensitive,
     "energies.StudentT": lambda: energies.StudentT(4.0, jnp.ones(())),
     "energies.Poisson": energies.Poisson,
     "energies.Gamma": lambda: energies.Gamma(2.0),
@@ -340,6 +354,8 @@ OPTIONS = {
 }
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
+    "SVC": {"probability": True},
+    "SVR": {},
     "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "MLPRegressor": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},

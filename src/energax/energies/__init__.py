@@ -42,6 +42,7 @@ from ._sequence.hmm import HiddenChain as HiddenChain
 from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain
 from ._supervised.bayesian_linear import BayesianLinear as BayesianLinear
+from ._supervised.epsilon_insensitive import EpsilonInsensitive as EpsilonInsensitive
 from ._supervised.gp import GaussianProcess as GaussianProcess
 from ._supervised.gp_logistic import LogisticProcess as LogisticProcess
 from ._supervised.linear import Linear as Linear
@@ -49,3 +50,5 @@ from ._supervised.linear import Scorer as Scorer
 from ._supervised.regression import LinearModel as LinearModel
 from ._supervised.regression import NeuralRegressor as NeuralRegressor
 from ._supervised.regression import Regressor as Regressor
+from ._supervised.svm import SupportVectorClassifier as SupportVectorClassifier
+from ._supervised.svm import SupportVectorRegressor as SupportVectorRegressor

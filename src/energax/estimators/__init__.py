@@ -32,5 +32,7 @@ from ._supervised.mlp import MLPClassifier as MLPClassifier
 from ._supervised.mlp_regressor import MLPRegressor as MLPRegressor
 from ._supervised.naive_bayes import NaiveBayes as NaiveBayes
 from ._supervised.poisson import PoissonRegressor as PoissonRegressor
+from ._supervised.svm import SVC as SVC
+from ._supervised.svr import SVR as SVR
 
 _caching.use_compilation_cache()

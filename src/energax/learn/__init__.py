@@ -20,6 +20,7 @@ from ._score_matching import Denoising as Denoising
 from ._score_matching import Exact as Exact
 from ._score_matching import ScoreMatching as ScoreMatching
 from ._score_matching import Sliced as Sliced
+from ._smo import SMO as SMO
 from ._supervised import CrossEntropy as CrossEntropy
 from ._supervised import Margin as Margin
 from ._supervised import Perceptron as Perceptron
