@@ -132,6 +132,9 @@ class Descent(Learner):
         carry = _with_partner(self.objective, state.partner).init(energy, batch, key)
         return self._terms(energy, state.partner, batch, carry, key)[0]
 
+    def row_weights(self, batch):
+        return self.objective.row_weights(batch)
+
     def partner(self, state):
         return state.partner
 

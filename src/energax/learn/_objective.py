@@ -52,6 +52,10 @@ class Objective(eqx.Module):
         """The partner before the first batch: the given one, unless a subclass computes it from the batch."""
         return self.partner
 
+    def row_weights(self, batch: Batch) -> Any:
+        """The weights of the rows in the loss: 0 for rows that it leaves out."""
+        return batch.weight
+
     @abstractmethod
     def __call__(self, energy: Energy, batch: Batch, carry: Any, key: Any) -> tuple[Any, Any]:
         """(loss, carry)."""

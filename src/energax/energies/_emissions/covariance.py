@@ -20,7 +20,7 @@ from ..._util.arrays import asarray, take_rows
 from ..._util.linalg import cholesky
 from ..._util.xla import prevent_fusion
 from ...algorithms.gaussian.missing import marginal_energies, masked_moments
-from ...batch import safe_divide
+from ...batch import safe_divide, where_counted
 from ...spaces import Positive, PositiveDefinite, parameter
 from .covariance_terms import (
     check_shape,
@@ -37,7 +37,8 @@ from .covariance_terms import (
 class Covariance(eqx.Module):
     """The base class of the covariances Σ_z of k Gaussians.
 
-    `floor` is added to every variance that `maximise` returns (scikit-learn's `reg_covar`).
+    `floor` is added to every variance that `maximise` computes (scikit-learn's `reg_covar`). The covariance
+    of a component without rows stays as it is.
     """
 
     @classmethod
@@ -149,8 +150,9 @@ class Full(Covariance):
         return scatter + cross + jnp.swapaxes(cross, 1, 2) + outer
 
     def maximise(self, scatter, count, scale):
-        matrix = safe_divide(scatter, count[:, None, None], self.matrix)
-        return Full(regularise_matrix(matrix, scale, self.floor), self.floor)
+        count = count[:, None, None]
+        matrix = regularise_matrix(safe_divide(scatter, count, self.matrix), scale, self.floor)
+        return Full(where_counted(count, matrix, self.matrix), self.floor)
 
     def dense(self, k, d):
         return self.matrix
@@ -260,8 +262,9 @@ class Diagonal(Covariance):
         return scatter + 2 * first * shift + count[:, None] * shift**2
 
     def maximise(self, scatter, count, scale):
-        variance = safe_divide(scatter, count[:, None], self.variance)
-        return Diagonal(regularise_variance(variance, scale, self.floor), self.floor)
+        count = count[:, None]
+        variance = regularise_variance(safe_divide(scatter, count, self.variance), scale, self.floor)
+        return Diagonal(where_counted(count, variance, self.variance), self.floor)
 
     def dense(self, k, d):
         return self.variance[:, :, None] * jnp.eye(d, dtype=self.variance.dtype)
@@ -321,7 +324,8 @@ class Spherical(Covariance):
 
     def maximise(self, scatter, count, scale):
         variance = safe_divide(scatter / scale.shape[1], count, self.variance)
-        return Spherical(regularise_variance(variance, scale.mean(1), self.floor), self.floor)
+        variance = regularise_variance(variance, scale.mean(1), self.floor)
+        return Spherical(where_counted(count, variance, self.variance), self.floor)
 
     def dense(self, k, d):
         return self.variance[:, None, None] * jnp.eye(d, dtype=self.variance.dtype)
