@@ -100,10 +100,12 @@ def safe_divide(sums: Any, counts: Any, otherwise: Any) -> Any:
     return jnp.where(enough, sums / jnp.where(enough, counts, 1), otherwise)
 
 
-def where_counted(counts: Any, new: Any, old: Any) -> Any:
-    """`new` where the count is not negligible, `old` elsewhere: what has no rows stays as it is.
+def update_counted(sums: Any, counts: Any, old: Any, function: Callable[[Any], Any]) -> Any:
+    """`function(sums / counts)`; `old` as it is where the count is negligible.
 
-    >>> where_counted(jnp.array([3.0, 0.0]), jnp.array([2.0, 2.0]), jnp.array([7.0, 7.0]))
-    Array([2., 7.], dtype=float32)
+    >>> add_one = lambda mean: mean + 1
+    >>> update_counted(jnp.array([6.0, 0.0]), jnp.array([3.0, 0.0]), jnp.array([7.0, 7.0]), add_one)
+    Array([3., 7.], dtype=float32)
     """
-    return jnp.where(counts > count_epsilon(counts), new, old)
+    enough = counts > count_epsilon(counts)
+    return jnp.where(enough, function(sums / jnp.where(enough, counts, 1)), old)

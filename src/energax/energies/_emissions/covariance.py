@@ -20,7 +20,7 @@ from ..._util.arrays import asarray, take_rows
 from ..._util.linalg import cholesky
 from ..._util.xla import prevent_fusion
 from ...algorithms.gaussian.missing import marginal_energies, masked_moments
-from ...batch import safe_divide, where_counted
+from ...batch import update_counted
 from ...spaces import Positive, PositiveDefinite, parameter
 from .covariance_terms import (
     check_shape,
@@ -150,9 +150,8 @@ class Full(Covariance):
         return scatter + cross + jnp.swapaxes(cross, 1, 2) + outer
 
     def maximise(self, scatter, count, scale):
-        count = count[:, None, None]
-        matrix = regularise_matrix(safe_divide(scatter, count, self.matrix), scale, self.floor)
-        return Full(where_counted(count, matrix, self.matrix), self.floor)
+        regularise = lambda matrix: regularise_matrix(matrix, scale, self.floor)
+        return Full(update_counted(scatter, count[:, None, None], self.matrix, regularise), self.floor)
 
     def dense(self, k, d):
         return self.matrix
@@ -262,9 +261,8 @@ class Diagonal(Covariance):
         return scatter + 2 * first * shift + count[:, None] * shift**2
 
     def maximise(self, scatter, count, scale):
-        count = count[:, None]
-        variance = regularise_variance(safe_divide(scatter, count, self.variance), scale, self.floor)
-        return Diagonal(where_counted(count, variance, self.variance), self.floor)
+        regularise = lambda variance: regularise_variance(variance, scale, self.floor)
+        return Diagonal(update_counted(scatter, count[:, None], self.variance, regularise), self.floor)
 
     def dense(self, k, d):
         return self.variance[:, :, None] * jnp.eye(d, dtype=self.variance.dtype)
@@ -323,9 +321,9 @@ class Spherical(Covariance):
         return scatter + 2 * (first * shift).sum(1) + count * (shift**2).sum(1)
 
     def maximise(self, scatter, count, scale):
-        variance = safe_divide(scatter / scale.shape[1], count, self.variance)
-        variance = regularise_variance(variance, scale.mean(1), self.floor)
-        return Spherical(where_counted(count, variance, self.variance), self.floor)
+        d, scale = scale.shape[1], scale.mean(1)
+        regularise = lambda variance: regularise_variance(variance, scale, self.floor)
+        return Spherical(update_counted(scatter / d, count, self.variance, regularise), self.floor)
 
     def dense(self, k, d):
         return self.variance[:, None, None] * jnp.eye(d, dtype=self.variance.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..._util.arrays import asarray
 from ...algorithms.optimise.kmeans import column_moments, initial_centers, nearest_center
-from ...batch import safe_divide, where_counted
+from ...batch import safe_divide, update_counted
 from ...errors import BadInput
 from ...parameters import m_step, recenter
 from ...spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
@@ -160,9 +160,9 @@ class TiedWithin(Covariance):
     def maximise(self, scatter, count, scale):
         total = self._within(count)
         scale = safe_divide(self._within(count[:, None] * scale), total[:, None], 0.0)
-        total = total[:, None, None]
-        matrix = regularise_matrix(safe_divide(scatter, total, self.matrix), scale, self.floor)
-        return TiedWithin(where_counted(total, matrix, self.matrix), self.floor, self.n_each)
+        regularise = lambda matrix: regularise_matrix(matrix, scale, self.floor)
+        matrix = update_counted(scatter, total[:, None, None], self.matrix, regularise)
+        return TiedWithin(matrix, self.floor, self.n_each)
 
     def dense(self, k, d):
         return jnp.repeat(self.matrix, self.n_each, axis=0)
