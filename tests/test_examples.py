@@ -8,6 +8,7 @@ import re
 import sys
 import types
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -152,3 +153,17 @@ def test_the_dishonest_casino(capsys):
 def test_tagging(capsys, shared_data):
     """NLTK's tagger with the same smoothing has 0.8988 right."""
     assert load(ROOT / "examples" / "tagging.py").main()["accuracy"] >= 0.8988
+
+
+def test_two_wells(capsys, tmp_path):
+    """The roots of 4 x (x² − 1) + 1/4 = 0 are −1.0300, 0.0630 and 0.9670."""
+    picture = tmp_path / "wells.png"
+    found = load(ROOT / "examples" / "two_wells.py").main(str(picture))
+    assert found["minima"] == 2 and found["saddles"] == 1 and picture.stat().st_size > 10_000
+    left, middle, right = np.sort(np.roots([4, 0, -4, 0.25]))
+    assert found["lowest"] == pytest.approx(left, abs=1e-3) and found["right"] == pytest.approx(
+        right, abs=1e-5
+    )
+    e = lambda x: (x**2 - 1) ** 2 + x / 4
+    assert found["barrier"] == pytest.approx(e(middle) - e(left), abs=1e-6)
+    assert found["rises"] <= 0  # the step 1 / L never goes up

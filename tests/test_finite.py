@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.extend.core import jaxprs_in_params
 from quick import evaluate
 from scipy.special import logsumexp
+from scipy.stats import chisquare
 
 from energax._util import sizes
 from energax.errors import Intractable
-from energax.finite import Assignments, enumeration_limit, log_sum_exp, table
+from energax.finite import Assignments, draw, enumeration_limit, log_sum_exp, table
 from energax.spaces import Binary, Categorical, Real
 
 
@@ -62,3 +64,67 @@ def test_limits():
         Assignments({"a": Binary(784)}).check_size("it", "do less")
     with pytest.raises(Intractable, match="an integral over 'a' in Real"):
         Assignments({"a": Real()}).check_size("it", "do less")
+
+
+# -- draws -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 16, 97])
+def test_draws_have_the_right_frequencies(m):
+    """A χ² test at level 10⁻⁴, with a third of the values impossible."""
+    rng = np.random.default_rng(m)
+    p = rng.gamma(0.5, size=m) * (rng.random(m) < 0.67)
+    p[0] += 0.1
+    p /= p.sum()
+    with np.errstate(divide="ignore"):
+        log_p = np.log(p)
+    n = 20_000
+    found = np.asarray(draw(jax.random.key(m), jnp.asarray(log_p - 50, jnp.float32), n))
+    counts = np.bincount(found, minlength=m)
+    assert len(counts) == m and (counts[p == 0] == 0).all()
+    often = p * n >= 5
+    if often.sum() > 1:
+        observed = np.append(counts[often], counts[~often].sum())
+        expected = np.append(p[often] * n, p[~often].sum() * n)
+        kept = expected > 0
+        assert chisquare(observed[kept], expected[kept]).pvalue > 1e-4
+
+
+def test_a_million_values_are_resolved_in_single_precision():
+    """Uniform over 2²⁰ values: blocks, and values within blocks, are equally frequent (χ², level 10⁻⁴)."""
+    n = 200_000
+    found = np.asarray(draw(jax.random.key(0), jnp.zeros(2**20, jnp.float32), n))
+    for counts in (np.bincount(found % 1024, minlength=1024), np.bincount(found // 1024, minlength=1024)):
+        assert chisquare(counts).pvalue > 1e-4
+    assert len(np.unique(found)) > 0.99 * 2**20 * (1 - np.exp(-n / 2**20))
+
+
+def test_draws_need_memory_for_values_plus_draws():
+    """Not for their product, as `jax.random.categorical` does; also through enumeration."""
+    from energax import Energy
+    from energax.infer._exact.enumeration import _draw_rows
+    from energax.infer._exact.unknowns import find_unknowns
+    from energax.infer._query import Query
+
+    class Urn(Energy):
+        logits: jax.Array
+
+        @property
+        def spaces(self):
+            return {"x": Categorical(4096)}
+
+        def __call__(self, *, x):
+            return -self.logits[x]
+
+    urn, n = Urn(jnp.zeros(4096)), 5000
+    unknowns, rows = find_unknowns(Query(urn, {}))
+    row = jax.tree.map(lambda a: a[0], rows)
+    program = jax.make_jaxpr(lambda key: _draw_rows(row, key, urn, unknowns, n))(jax.random.key(0))
+    assert _largest(program.jaxpr) <= 4 * (4096 + n)
+
+
+def _largest(jaxpr) -> int:
+    """The most numbers in an array of a program."""
+    sizes_ = [v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars if hasattr(v.aval, "size")]
+    inner = [sub for eqn in jaxpr.eqns for sub in jaxprs_in_params(eqn.params)]
+    return max(sizes_ + [_largest(getattr(sub, "jaxpr", sub)) for sub in inner], default=0)

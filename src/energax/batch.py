@@ -98,3 +98,14 @@ def safe_divide(sums: Any, counts: Any, otherwise: Any) -> Any:
     """
     enough = counts > count_epsilon(counts)
     return jnp.where(enough, sums / jnp.where(enough, counts, 1), otherwise)
+
+
+def update_counted(sums: Any, counts: Any, old: Any, function: Callable[[Any], Any]) -> Any:
+    """`function(sums / counts)`; `old` as it is where the count is negligible.
+
+    >>> add_one = lambda mean: mean + 1
+    >>> update_counted(jnp.array([6.0, 0.0]), jnp.array([3.0, 0.0]), jnp.array([7.0, 7.0]), add_one)
+    Array([3., 7.], dtype=float32)
+    """
+    enough = counts > count_epsilon(counts)
+    return jnp.where(enough, function(sums / jnp.where(enough, counts, 1)), old)

@@ -6,6 +6,7 @@ is in this file; a new family is added here.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 from ._util.arrays import asarray
 from ._util.linalg import cholesky, solve_lower
 from .errors import Unsuitable
+from .finite import draw
 from .spaces import Binary, Space
 
 
@@ -29,7 +31,9 @@ class FiniteDistribution(eqx.Module):
         return jnp.exp(self.log_probs)
 
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        return self.space.at(jax.random.categorical(key, self.log_probs, shape=sample_shape))
+        if not sample_shape:
+            return self.space.at(jax.random.categorical(key, self.log_probs))
+        return self.space.at(draw(key, self.log_probs, math.prod(sample_shape)).reshape(sample_shape))
 
     def log_prob(self, value: Any) -> Any:
         index = jnp.zeros(jnp.shape(value)[: jnp.ndim(value) - len(self.space.shape)], int)

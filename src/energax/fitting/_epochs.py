@@ -176,7 +176,7 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
         bad_loss = ~jnp.isfinite(losses)
         bad = bad_loss.any() | ~all_finite(new)
         which = jnp.where(bad_loss.any(), jnp.argmax(bad_loss), PARAMETERS).astype(jnp.int32)
-        batch_weight = batch.weight.sum().astype(dtype)
+        batch_weight = program.learner.row_weights(batch).sum().astype(dtype)
         arrays = eqx.filter((new, _cast_like(state, new_state)), eqx.is_array)
         totals = totals + batch_weight * losses
         return i + 1, (arrays, step + 1, totals, total_weight + batch_weight), (bad, which)

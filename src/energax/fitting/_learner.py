@@ -63,6 +63,13 @@ class Learner(eqx.Module):
     def evaluate(self, energy: Energy, state: Any, batch: Batch, key: Any) -> dict[str, Any]:
         """Return the loss terms on validation rows."""
 
+    def row_weights(self, batch: Batch) -> Any:
+        """Return the weights of the rows in the loss of `step`: 0 for rows that it leaves out.
+
+        The objective of an epoch is the mean over its batches with the sums of these weights.
+        """
+        return batch.weight
+
     def partner(self, state: Any) -> Any:
         """Return the module trained beside the energy, or None."""
         return None

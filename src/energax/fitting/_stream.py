@@ -77,8 +77,9 @@ class _Batches:
 
 @jit
 def _run_batch(program: _epochs.Program, carry: _epochs.Carry, data: Any, weight: Any, key: Any) -> Any:
-    """One update. → (energy, state, step, loss terms, whether one is not finite, which term)."""
-    return _epochs.run_batches(program, carry, data, weight, None, jnp.int32(1), key)
+    """One update. → ((energy, state, step, loss terms, whether one is not finite, which term), weight)."""
+    outcome = _epochs.run_batches(program, carry, data, weight, None, jnp.int32(1), key)
+    return outcome, program.learner.row_weights(_epochs.take_batch(data, weight, None, program.shards)).sum()
 
 
 _end_epoch = jit(_epochs.end_epoch)
@@ -142,10 +143,11 @@ class _StreamLoop:
             if i < self.position:
                 continue  # learned from before the interruption
             data, weight = self.run.place((data, weight), by_rows=True)
-            energy, state, step, losses, bad, which = _run_batch(
+            outcome, batch_weight = _run_batch(
                 self.program, self.now, data, weight, jax.random.fold_in(epoch_key, i)
             )
-            self.totals += float(weight.sum()) * np.append(np.asarray(losses, float), 1.0)
+            energy, state, step, losses, bad, which = outcome
+            self.totals += float(batch_weight) * np.append(np.asarray(losses, float), 1.0)
             self.now = eqx.tree_at(lambda c: (c.energy, c.state, c.step), self.now, (energy, state, step))
             self.position = i + 1
             if bad:

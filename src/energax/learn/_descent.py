@@ -132,6 +132,9 @@ class Descent(Learner):
         objective = with_partner(self.objective, state.partner)
         return _named(objective.validate(energy, batch, objective.init(energy, batch, key), key))
 
+    def row_weights(self, batch):
+        return self.objective.row_weights(batch)
+
     def partner(self, state):
         return state.partner
 

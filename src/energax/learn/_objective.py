@@ -63,6 +63,10 @@ class Objective(eqx.Module):
         """
         return None
 
+    def row_weights(self, batch: Batch) -> Any:
+        """The weights of the rows in the loss: 0 for rows that it leaves out."""
+        return batch.weight
+
     @abstractmethod
     def __call__(self, energy: Energy, batch: Batch, carry: Any, key: Any) -> tuple[Any, Any]:
         """(loss, carry)."""

@@ -58,6 +58,9 @@ class SupervisedLoss(Objective):
                 f"{energy.spaces[self.target]!r} has {size:.3g}. Use ContrastiveDivergence, which draws some."
             )
 
+    def row_weights(self, batch):
+        return _drop_missing_targets(batch, self.target).weight
+
     def __call__(self, energy, batch, carry, key):
         space = energy.spaces[self.target]
         batch = _drop_missing_targets(batch, self.target)

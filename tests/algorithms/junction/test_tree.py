@@ -213,3 +213,22 @@ def test_a_second_call_compiles_nothing(monkeypatch):
         patch.setattr("energax.algorithms.junction.tree.upward", None)  # tracing again would fail
         _, variables = same.marginals(tables, brute.hard_evidence((2, 3, 2), {0: 1}))
     np.testing.assert_allclose(variables[0], [0, 1])
+
+
+@pytest.mark.parametrize("task", ["maximise", "draw", "flat_marginals"])
+def test_rows_of_evidence_are_one_program(task, monkeypatch):
+    """Around a program, `vmap` would run every operation by itself."""
+    from energax.programs import _jit
+
+    rng = np.random.default_rng(0)
+    tree = JunctionTree.build((2, 3, 2), ((0, 1), (1, 2)))
+    tables = [rng.normal(size=(2, 3)), rng.normal(size=(3, 2))]
+    evidence = tuple(rng.normal(size=(4, card)) for card in (2, 3, 2))
+    ran = []
+    call = _jit.Program.__call__
+    monkeypatch.setattr(
+        _jit.Program, "__call__", lambda self, *args: ran.append(self._flat.__name__) or call(self, *args)
+    )
+    arguments = {"maximise": {}, "draw": {"key": 0}, "flat_marginals": {}}[task]
+    getattr(tree, task)(*([5] if task == "draw" else []), tables, evidence, **arguments)
+    assert len([name for name in ran if name.startswith(("_maximise", "_draw", "_log_z"))]) == 1

@@ -181,19 +181,13 @@ class JunctionTree:
         self, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None
     ) -> tuple[Any, Any]:
         """(states, value): the most probable explanation and its unnormalised log-probability."""
-        tables, evidence, rows = self._inputs(log_tables, log_evidence)
-        one = functools.partial(_maximise, self, tables)
-        return jax.vmap(one)(evidence) if rows else one(evidence)
+        return _maximise(self, *self._inputs(log_tables, log_evidence))
 
     def draw(
         self, n: int, log_tables: Sequence[Any], log_evidence: Sequence[Any] | None = None, *, key: Any
     ) -> Any:
         """n independent draws of all variables given the evidence: (n, variables), or (rows, n, …)."""
-        tables, evidence, rows = self._inputs(log_tables, log_evidence)
-        if not rows:
-            return _draw(self, n, tables, evidence, as_key(key))
-        keys = jax.random.split(as_key(key), evidence[0].shape[0])
-        return jax.vmap(lambda e, k: _draw(self, n, tables, e, k))(evidence, keys)
+        return _draw(self, n, *self._inputs(log_tables, log_evidence), as_key(key))
 
     def joint(
         self,
@@ -288,16 +282,25 @@ def _log_joint(tree: JunctionTree, targets: tuple[int, ...], tables: Any, eviden
 
 
 @jit
-def _maximise(tree: JunctionTree, tables: Any, evidence: Any) -> tuple[Any, Any]:
-    up = upward(tree.layout, tables, evidence, max_product)
-    return descend(tree.layout, up, len(tree.cards), best_column), up.log_z
+def _maximise(tree: JunctionTree, tables: Any, evidence: Any, rows: bool) -> tuple[Any, Any]:
+    def one(evidence):
+        up = upward(tree.layout, tables, evidence, max_product)
+        return descend(tree.layout, up, len(tree.cards), best_column), up.log_z
+
+    # `vmap` inside the program: around it, every operation would run by itself.
+    return jax.vmap(one)(evidence) if rows else one(evidence)
 
 
 @jit
-def _draw(tree: JunctionTree, n: int, tables: Any, evidence: Any, key: Any) -> Any:
-    up = upward(tree.layout, tables, evidence, sum_product)
-    one = lambda k: descend(tree.layout, up, len(tree.cards), random_column(k))
-    return jax.vmap(one)(jax.random.split(key, n))
+def _draw(tree: JunctionTree, n: int, tables: Any, evidence: Any, rows: bool, key: Any) -> Any:
+    def one(evidence, key):
+        up = upward(tree.layout, tables, evidence, sum_product)
+        draw = lambda k: descend(tree.layout, up, len(tree.cards), random_column(k))
+        return jax.vmap(draw)(jax.random.split(key, n))
+
+    if not rows:
+        return one(evidence, key)
+    return jax.vmap(one)(evidence, jax.random.split(key, evidence[0].shape[0]))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

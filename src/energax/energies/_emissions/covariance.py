@@ -20,7 +20,7 @@ from ..._util.arrays import asarray, take_rows
 from ..._util.linalg import cholesky
 from ..._util.xla import prevent_fusion
 from ...algorithms.gaussian.missing import marginal_energies, masked_moments
-from ...batch import safe_divide
+from ...batch import update_counted
 from ...spaces import Positive, PositiveDefinite, parameter
 from .covariance_terms import (
     by_column,
@@ -38,7 +38,8 @@ from .covariance_terms import (
 class Covariance(eqx.Module):
     """The base class of the covariances Σ_z of k Gaussians.
 
-    `floor` is added to every variance that `maximise` returns (scikit-learn's `reg_covar`).
+    `floor` is added to every variance that `maximise` computes (scikit-learn's `reg_covar`). The covariance
+    of a component without rows stays as it is.
     """
 
     @classmethod
@@ -154,8 +155,8 @@ class Full(Covariance):
         return scatter + cross + jnp.swapaxes(cross, 1, 2) + outer
 
     def maximise(self, scatter, count, scale):
-        matrix = safe_divide(scatter, count[:, None, None], self.matrix)
-        return Full(regularise_matrix(matrix, scale, self.floor), self.floor)
+        regularise = lambda matrix: regularise_matrix(matrix, scale, self.floor)
+        return Full(update_counted(scatter, count[:, None, None], self.matrix, regularise), self.floor)
 
     def dense(self, k, d):
         return self.matrix
@@ -267,8 +268,8 @@ class Diagonal(Covariance):
         return scatter + 2 * first * shift + by_column(count) * shift**2
 
     def maximise(self, scatter, count, scale):
-        variance = safe_divide(scatter, by_column(count), self.variance)
-        return Diagonal(regularise_variance(variance, scale, self.floor), self.floor)
+        regularise = lambda variance: regularise_variance(variance, scale, self.floor)
+        return Diagonal(update_counted(scatter, by_column(count), self.variance, regularise), self.floor)
 
     def dense(self, k, d):
         return self.variance[:, :, None] * jnp.eye(d, dtype=self.variance.dtype)
@@ -327,8 +328,9 @@ class Spherical(Covariance):
         return scatter + 2 * (first * shift).sum(1) + count * (shift**2).sum(1)
 
     def maximise(self, scatter, count, scale):
-        variance = safe_divide(scatter / scale.shape[1], count, self.variance)
-        return Spherical(regularise_variance(variance, scale.mean(1), self.floor), self.floor)
+        d, scale = scale.shape[1], scale.mean(1)
+        regularise = lambda variance: regularise_variance(variance, scale, self.floor)
+        return Spherical(update_counted(scatter / d, count, self.variance, regularise), self.floor)
 
     def dense(self, k, d):
         return self.variance[:, None, None] * jnp.eye(d, dtype=self.variance.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..._util.arrays import asarray
 from ...algorithms.optimise.kmeans import column_moments, initial_centers, nearest_center
-from ...batch import safe_divide
+from ...batch import safe_divide, update_counted
 from ...errors import BadInput
 from ...parameters import m_step, recenter
 from ...spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
@@ -160,8 +160,9 @@ class TiedWithin(Covariance):
     def maximise(self, scatter, count, scale):
         total = self._within(count)
         scale = safe_divide(self._within(count[:, None] * scale), total[:, None], 0.0)
-        matrix = safe_divide(scatter, total[:, None, None], self.matrix)
-        return TiedWithin(regularise_matrix(matrix, scale, self.floor), self.floor, self.n_each)
+        regularise = lambda matrix: regularise_matrix(matrix, scale, self.floor)
+        matrix = update_counted(scatter, total[:, None, None], self.matrix, regularise)
+        return TiedWithin(matrix, self.floor, self.n_each)
 
     def dense(self, k, d):
         return jnp.repeat(self.matrix, self.n_each, axis=0)

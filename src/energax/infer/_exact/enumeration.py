@@ -217,5 +217,5 @@ def _joint_table(row, key, energy, unknowns: Unknowns, names):
 
 def _draw_rows(row, key, energy, unknowns: Unknowns, n):
     log_probs = _log_probs(row, energy, unknowns)
-    index = jax.random.categorical(key, log_probs, shape=(n,))
+    index = finite.draw(key, log_probs, n)
     return jax.vmap(lambda i: unknowns.at(row, i))(index), jax.nn.logsumexp(log_probs)

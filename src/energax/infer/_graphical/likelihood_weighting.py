@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ... import finite
 from ..._util.arrays import asarray
 from ..._util.labelled import Labelled
 from ...algorithms.factors.weights import (
@@ -109,6 +110,9 @@ def _weighted_draws(energy: Any, row: dict[str, Any], key: Any, n: int) -> tuple
     return jax.vmap(one)(jax.random.split(key, n))
 
 
+_draw_indices = jit(finite.draw)
+
+
 def _log_evidence(rows: list[tuple[dict[str, Any], Any]], label: str) -> Estimate:
     value, error = log_mean_weight(np.stack([log_weights for _, log_weights in rows]))
     return Estimate(value, error, kind="estimate", method=label)
@@ -167,7 +171,7 @@ class WeightedPosterior(Posterior):
         resampled = []
         keys = jax.random.split(key, self._query.n)
         for (draws, log_weights), sub in zip(self.weighted_draws(), keys, strict=True):
-            index = np.asarray(jax.random.categorical(sub, asarray(log_weights), shape=(n,)))
+            index = np.asarray(_draw_indices(sub, asarray(log_weights), n))
             resampled.append({k: v[index] for k, v in draws.items()})
         values = {k: np.stack([r[k] for r in resampled], axis=1)[None] for k in self.spaces}
         values = values if self._query.batched else {k: v[:, :, 0] for k, v in values.items()}
