@@ -112,14 +112,15 @@ class GaussianMixture(Part):
         return xp.log(theta["weights"]) + xp.where(seen[:, None], terms, 0).sum(2)
 
     def maximise(self, theta, X, posterior, frozen):
-        """A missing value has the mean and the variance of its component."""
-        seen, count = ~np.isnan(X)[:, None], posterior.sum(0)[:, None]
-        x = np.where(seen, np.where(seen, X[:, None], 0), theta["means"])
-        count = np.where(count > 0, count, 1)
-        means = theta["means"] + np.einsum("nk,nkd->kd", posterior, x - theta["means"]) / count
+        """Moments of the observed values of every column: a missing one of independent columns adds nothing."""
+        seen = ~np.isnan(X)
+        count = posterior.T @ seen
+        total = np.where(count > 0, count, 1)
+        x = np.where(seen, X, 0)[:, None]
+        sums = lambda values: np.einsum("nk,nd,nkd->kd", posterior, seen, values)
+        means = theta["means"] + sums(x - theta["means"]) / total
         means = theta["means"] if "means" in frozen else means
-        squares = (x - means) ** 2 + np.where(seen, 0, theta["variance"])
-        variance = np.einsum("nk,nkd->kd", posterior, squares) / count + FLOOR
+        variance = np.where(count > 0, sums((x - means) ** 2) / total + FLOOR, theta["variance"])
         return {"weights": component_weights(posterior), "means": means, "variance": variance}
 
 
