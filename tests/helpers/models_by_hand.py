@@ -112,7 +112,7 @@ class GaussianMixture(Part):
         return xp.log(theta["weights"]) + xp.where(seen[:, None], terms, 0).sum(2)
 
     def maximise(self, theta, X, posterior, frozen):
-        """Moments of the observed values of every column: a missing one of independent columns adds nothing."""
+        """Moments of the observed values of every column: missing values add nothing."""
         seen = ~np.isnan(X)
         count = posterior.T @ seen
         total = np.where(count > 0, count, 1)
