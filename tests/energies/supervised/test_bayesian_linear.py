@@ -101,6 +101,9 @@ def test_rows_one_after_another_are_rows_at_once():
     np.testing.assert_allclose(predictive.mean, new @ MEAN, rtol=1e-10)
     exact = new @ np.linalg.inv(PRECISION) @ new.T + np.eye(3) / BETA
     np.testing.assert_allclose(predictive.covariance_matrix, exact, rtol=1e-9)
+    found = posterior(one_by_one.over("w"), {"x": new})
+    np.testing.assert_allclose(found.mean["y"], new @ MEAN, rtol=1e-10)
+    np.testing.assert_allclose(found.covariance["y"], exact, rtol=1e-9)
     # p(y' | y) = p(y', y) / p(y)
     y = RNG.normal(size=3)
     both = log_prob(energy(), {"y": np.append(Y, y)}, given={"x": np.vstack([X, new])})
@@ -159,4 +162,6 @@ def test_bad_input():
         _ = posterior(LinearModel(jnp.ones(2), jnp.zeros(())), {"x": X}).covariance
     with pytest.raises(Unsuitable, match="Give values of"):
         posterior(energy(), {"y": Y})
+    with pytest.raises(BadInput, match="length: found None; expected a number of steps"):
+        posterior(energy(), {"x": X}, key=0)  # of w and y, by a Markov chain
     assert not energy().update(x=X, y=Y).has_m_step
