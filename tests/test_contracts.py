@@ -25,9 +25,13 @@ from parts import (
     SAMPLERS,
     N,
     find_learner,
+    fit_estimator,
     in_dtype,
+    make_estimator,
     mixed_network,
+    needs_y,
     observed,
+    output_of,
     row_of,
     rows_of,
     takes_tables,
@@ -326,39 +330,21 @@ def table():
     return {"real": real, "binary": (real > 1.5).astype(np.float32), "y": y}
 
 
-def make_estimator(name, seed):
-    cls = getattr(estimators, name)
-    random = {"random_state": seed} if "random_state" in inspect.signature(cls).parameters else {}
-    return cls(**ESTIMATORS[name], **random)
-
-
-def needs_y(model):
-    return model.__sklearn_tags__().target_tags.required
-
-
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestEstimator:
     def fit(self, name, table):
         X = table["binary" if name.startswith("Bernoulli") else "real"]
-        model = make_estimator(name, 3)
-        model.fit(X, table["y"]) if needs_y(model) else model.fit(X)
-        return model, X
-
-    def output(self, model, X):
-        method = next(
-            a for a in ("predict_proba", "score_samples", "transform", "predict") if hasattr(model, a)
-        )
-        return getattr(model, method)(X)
+        return fit_estimator(name, X, table["y"]), X
 
     def test_repeats_itself_keeps_the_dtype_is_saved_and_shown(self, name, table, tmp_path):
         model, X = self.fit(name, table)
-        found = self.output(model, X)
+        found = output_of(model, X)
         assert np.isfinite(found).all() and found.dtype == np.float32
         again, _ = self.fit(name, table)
-        same(found, self.output(again, X))
+        same(found, output_of(again, X))
         model.save(tmp_path / "model.safetensors")
         loaded = type(model).load(tmp_path / "model.safetensors")
-        same(found, self.output(loaded, X))
+        same(found, output_of(loaded, X))
         assert repr(loaded) == repr(model)
         no_address(model)
 
@@ -371,7 +357,7 @@ class TestEstimator:
             with pytest.raises(EnergaxError):
                 make_estimator(name, 0).fit(bad, **y)
         with pytest.raises(EnergaxError, match="fit"):
-            self.output(cls(**ESTIMATORS[name]), X)
+            output_of(cls(**ESTIMATORS[name]), X)
 
     def test_the_constructor_only_stores(self, name, table):
         cls = getattr(estimators, name)

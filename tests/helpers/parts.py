@@ -17,7 +17,7 @@ import numpy as np
 from quick import evaluate
 
 import energax
-from energax import Mixture, energies, infer, kernels, learn, nn, samplers
+from energax import Mixture, energies, estimators, infer, kernels, learn, nn, samplers
 from energax.catalog import Row
 from energax.errors import EnergaxError
 from energax.parameters import trainable_leaves
@@ -390,6 +390,29 @@ def takes_tables(row: Row) -> bool:
         cls().__sklearn_tags__().input_tags.two_d_array
         and "lengths" not in inspect.signature(cls.fit).parameters
     )
+
+
+def make_estimator(name, seed):
+    """The small estimator of the table; a random one with this seed."""
+    cls = getattr(estimators, name)
+    random = {"random_state": seed} if "random_state" in inspect.signature(cls).parameters else {}
+    return cls(**ESTIMATORS[name], **random)
+
+
+def needs_y(model):
+    return model.__sklearn_tags__().target_tags.required
+
+
+def fit_estimator(name, X, y):
+    """The small estimator of the table, fitted."""
+    model = make_estimator(name, 3)
+    return model.fit(X, y) if needs_y(model) else model.fit(X)
+
+
+def output_of(model, X):
+    """The main output of an estimator for some rows."""
+    methods = ("predict_proba", "score_samples", "transform", "predict")
+    return getattr(model, next(name for name in methods if hasattr(model, name)))(X)
 
 
 def find_learner(energy):

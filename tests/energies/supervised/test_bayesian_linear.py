@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from energax import argmin, fit, learn, log_prob, posterior, sample
-from energax.energies import BayesianLinear
+from energax.energies import BayesianLinear, LinearModel
 from energax.errors import BadInput, Unsuitable
 
 ALPHA, BETA = np.array([0.5, 2.0]), 4.0
@@ -54,6 +54,7 @@ def test_posterior_of_the_weights():
     found = posterior(energy(), {"x": X, "y": Y})
     np.testing.assert_allclose(found.mean["w"], MEAN, rtol=1e-12)
     np.testing.assert_allclose(found.mode["w"], MEAN, rtol=1e-12)
+    np.testing.assert_allclose(found.covariance["w"], np.linalg.inv(PRECISION), rtol=1e-10)
     exact = energy().conditional("w", x=X, y=Y)
     np.testing.assert_allclose(exact.covariance_matrix, np.linalg.inv(PRECISION), rtol=1e-10)
     # log p(w | x, y) = log p(y, w | x) − log p(y | x), at any w.
@@ -100,6 +101,9 @@ def test_rows_one_after_another_are_rows_at_once():
     np.testing.assert_allclose(predictive.mean, new @ MEAN, rtol=1e-10)
     exact = new @ np.linalg.inv(PRECISION) @ new.T + np.eye(3) / BETA
     np.testing.assert_allclose(predictive.covariance_matrix, exact, rtol=1e-9)
+    found = posterior(one_by_one.over("w"), {"x": new})
+    np.testing.assert_allclose(found.mean["y"], new @ MEAN, rtol=1e-10)
+    np.testing.assert_allclose(found.covariance["y"], exact, rtol=1e-9)
     # p(y' | y) = p(y', y) / p(y)
     y = RNG.normal(size=3)
     both = log_prob(energy(), {"y": np.append(Y, y)}, given={"x": np.vstack([X, new])})
@@ -154,6 +158,10 @@ def test_bad_input():
         BayesianLinear(jnp.ones(2), jnp.array(1.0), mean=jnp.ones(3))
     with pytest.raises(BadInput, match="'w' or 'y'"):
         energy().conditional("x", y=Y)
+    with pytest.raises(Unsuitable, match="has no covariance matrix"):
+        _ = posterior(LinearModel(jnp.ones(2), jnp.zeros(())), {"x": X}).covariance
     with pytest.raises(Unsuitable, match="Give values of"):
         posterior(energy(), {"y": Y})
+    with pytest.raises(BadInput, match="length: found None; expected a number of steps"):
+        posterior(energy(), {"x": X}, key=0)  # of w and y, by a Markov chain
     assert not energy().update(x=X, y=Y).has_m_step
