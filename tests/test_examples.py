@@ -146,3 +146,11 @@ def test_the_dishonest_casino(capsys):
 def test_tagging(capsys, shared_data):
     """NLTK's tagger with the same smoothing has 0.8988 right."""
     assert load(ROOT / "examples" / "tagging.py").main()["accuracy"] >= 0.8988
+
+
+@pytest.mark.slow
+def test_adversarial_digits(capsys, tmp_path):
+    found = load(ROOT / "examples" / "adversarial_digits.py").main(tmp_path / "digit.png")
+    assert min(found["plain"][0], found["adversarial"][0]) > 0.95  # without an attack
+    assert found["adversarial"][3] > found["plain"][3] + 0.4  # changes of 0.15
+    assert (tmp_path / "digit.png").stat().st_size > 10_000
