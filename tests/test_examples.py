@@ -167,3 +167,11 @@ def test_two_wells(capsys, tmp_path):
     e = lambda x: (x**2 - 1) ** 2 + x / 4
     assert found["barrier"] == pytest.approx(e(middle) - e(left), abs=1e-6)
     assert found["rises"] <= 0  # the step 1 / L never goes up
+
+
+@pytest.mark.slow
+def test_adversarial_digits(capsys, tmp_path):
+    found = load(ROOT / "examples" / "adversarial_digits.py").main(tmp_path / "digit.png")
+    assert min(found["plain"][0], found["adversarial"][0]) > 0.95  # without an attack
+    assert found["adversarial"][3] > found["plain"][3] + 0.4  # changes of 0.15
+    assert (tmp_path / "digit.png").stat().st_size > 10_000

@@ -167,6 +167,21 @@ def test_dropout_keeps_the_mean_and_differs_between_rows():
     assert np.array_equal(learn.Dropout(Outputs()).validate(energy, batch, None, jax.random.key(0)), x)
 
 
+def test_dropout_of_a_linear_regression_is_a_ridge_penalty():
+    """E ½(y − wᵀ(m ∘ x)/(1 − p))² = ½(y − wᵀx)² + ½ p / (1 − p) Σ w² x². Srivastava et al. (2014), 9.1."""
+    p, n = 0.25, 20_000
+    layer = eqx.nn.Linear(3, "scalar", key=jax.random.key(0))
+    net = NeuralRegressor(eqx.nn.Sequential([eqx.nn.Dropout(p, inference=True), layer]), 3)
+    x = jnp.asarray(RNG.normal(size=(n, 3)), jnp.float32)
+    batch = Batch({"x": x, "y": jnp.asarray(RNG.normal(size=n), jnp.float32)}, jnp.ones(n))
+    plain = learn.NegativeLogLikelihood()
+    loss = lambda objective: float(sum(objective(net, batch, None, jax.random.key(1))[0].values()))
+    w = np.asarray(layer.weight)[0]
+    penalty = 0.5 * p / (1 - p) * ((w * np.asarray(x)) ** 2).sum(1).mean()
+    # The standard error of the mean over the rows is about 0.003.
+    assert abs(loss(learn.Dropout(plain)) - loss(plain) - penalty) < 0.012 < penalty / 3
+
+
 def test_wrappers_train_the_partner_of_the_objective():
     class Shifted(learn.Objective):
         def __call__(self, energy, batch, carry, key):

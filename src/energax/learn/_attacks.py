@@ -1,4 +1,4 @@
-"""Adversarial inputs: the change of x within a ball that raises −log p(y | x), and training on such inputs."""
+"""Adversarial inputs: changes of x within a ball that raise −log p(y | x), and training on such inputs."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class ProjectedGradient(Attack):
 class AdversarialTraining(WrappedObjective):
     """An objective on inputs that an attack has changed, against the energy as it is at this step.
 
-    objective(x′) with x′ = attack(x), or with `clean` > 0, clean · objective(x) + (1 − clean) · objective(x′).
+    objective(x′) with x′ = attack(x); with `clean` = c, c · objective(x) + (1 − c) · objective(x′).
     The attack is not differentiated. Validation rows are not attacked.
 
     Args:
@@ -176,8 +176,8 @@ class AdversarialTraining(WrappedObjective):
         attack: an `Attack`, such as `FastGradientSign(0.1)`.
         clean: the weight of the objective on unchanged inputs, from 0 to 1.
 
-    Goodfellow, Shlens and Szegedy (2015), Explaining and harnessing adversarial examples; Madry et al. (2018),
-    Towards deep learning models resistant to adversarial attacks.
+    Goodfellow, Shlens and Szegedy (2015), Explaining and harnessing adversarial examples; Madry et al.
+    (2018), Towards deep learning models resistant to adversarial attacks.
 
     >>> from energax import Batch
     >>> from energax.energies import Linear
@@ -203,8 +203,8 @@ class AdversarialTraining(WrappedObjective):
         if not known or is_masked(data["x"]) or is_masked(data["y"]):
             name = type(energy).__name__
             raise Unsuitable(
-                f"AdversarialTraining needs complete rows of a real x and a target y, as a classifier has; {name} "
-                f"is over {', '.join(energy.spaces)}. Use the objective without it."
+                "AdversarialTraining needs complete rows of a real x and a target y, as a classifier has; "
+                f"{name} is over {', '.join(energy.spaces)}. Use the objective without it."
             )
 
     def __call__(self, energy, batch, carry, key):

@@ -116,7 +116,7 @@ def noisy_digits(grey_digits):
     return X[:150], y[:150], X_test, y_test
 
 
-@pytest.mark.parametrize("name", ["dropout", "input_noise", "label_smoothing"])
+@pytest.mark.parametrize("name", ["input_noise", "label_smoothing"])
 def test_a_regulariser_helps_a_network_with_few_rows(noisy_digits, name):
     """The held-out −log p of 150 digits is lower with each of them."""
     X, y, X_test, y_test = noisy_digits
@@ -128,7 +128,7 @@ def test_a_regulariser_helps_a_network_with_few_rows(noisy_digits, name):
         log_p = model.set_params(**settings).fit(X, y).predict_log_proba(X_test)
         return -log_p[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)].mean()
 
-    value = {"dropout": 0.5, "input_noise": 0.5, "label_smoothing": 0.1}[name]
+    value = {"input_noise": 0.5, "label_smoothing": 0.1}[name]
     assert loss(**{name: value}) < loss() - 0.01
 
 

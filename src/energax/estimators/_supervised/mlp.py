@@ -29,8 +29,8 @@ class MLPClassifier(NetworkEstimator, IncrementalClassifier):
             "balanced" for the same total weight each.
         label_smoothing: the probability ε that the label of a row is any class, in the cross-entropy.
         dropout: the probability that a hidden unit is 0 in a step of learning.
-        input_noise: the standard deviation of noise on the inputs in a step of learning, in standard deviations
-            of the columns.
+        input_noise: the standard deviation of noise on the inputs in a step of learning, in standard
+            deviations of the columns.
         batch_size: rows in a step of Adam; "auto" for 200, None for all. At most the number of rows.
         learning_rate_init: the step size of Adam.
         max_iter: the most epochs.

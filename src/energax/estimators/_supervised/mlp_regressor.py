@@ -20,8 +20,8 @@ from .regressor import Regressor, predict_rows
 class MLPRegressor(NetworkEstimator, Regressor):
     """Neural network regressor: y ~ N(f(x), σ²), f a multilayer perceptron, in float32 by default.
 
-    Arguments, methods and attributes have the names of scikit-learn's `MLPRegressor`. The columns of X and y are
-    standardised first. f is learned by least squares, the maximum likelihood for every σ.
+    Arguments, methods and attributes have the names of scikit-learn's `MLPRegressor`. The columns of X and y
+    are standardised first. f is learned by least squares, the maximum likelihood for every σ.
 
     Args:
         hidden_layer_sizes: the number of units of each hidden layer.
