@@ -90,7 +90,7 @@ class SupportVectorMachine(EnergyEstimator):
         elif name == "linear":
             self.kernel_ = Linear().astype(np.float64)
         elif name == "poly":
-            self.kernel_ = Polynomial(degree, self.gamma_, cast(Any, coef0)).astype(np.float64)
+            self.kernel_ = Polynomial(degree, cast(Any, self.gamma_), cast(Any, coef0)).astype(np.float64)
 
     def _gamma(self, X: np.ndarray) -> float:
         if not isinstance(self.gamma, str):
