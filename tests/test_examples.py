@@ -152,6 +152,6 @@ def test_tagging(capsys, shared_data):
 def test_svm_margin(capsys, tmp_path):
     found = load(ROOT / "examples" / "svm_margin.py").main(str(tmp_path / "margin.png"))
     soft, hard, bent = found.values()
-    assert soft["width"] > 2 * hard["width"] and soft["support vectors"] > hard["support vectors"]
+    assert soft["width"] > 1.5 * hard["width"] and soft["support vectors"] > hard["support vectors"]
     assert bent["accuracy"] > hard["accuracy"] and max(f["gap"] for f in found.values()) < 1e-3
     assert (tmp_path / "margin.png").stat().st_size > 10_000
