@@ -175,3 +175,12 @@ def test_adversarial_digits(capsys, tmp_path):
     assert min(found["plain"][0], found["adversarial"][0]) > 0.95  # without an attack
     assert found["adversarial"][3] > found["plain"][3] + 0.4  # changes of 0.15
     assert (tmp_path / "digit.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_svm_margin(capsys, tmp_path):
+    found = load(ROOT / "examples" / "svm_margin.py").main(str(tmp_path / "margin.png"))
+    soft, hard, bent = found.values()
+    assert soft["width"] > 1.5 * hard["width"] and soft["support vectors"] > hard["support vectors"]
+    assert bent["accuracy"] > hard["accuracy"] and max(f["gap"] for f in found.values()) < 1e-3
+    assert (tmp_path / "margin.png").stat().st_size > 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import numpy as np
@@ -80,15 +80,17 @@ class SupportVectorMachine(EnergyEstimator):
     def _set_kernel(self, X: np.ndarray) -> None:
         """Set `kernel_`, None for a kernel that is given by its matrix, and `gamma_`."""
         self.kernel_ = None
-        self.gamma_ = self._gamma(X)
+        self.gamma_: Any = self._gamma(X)
+        name = self.kernel if isinstance(self.kernel, str) else ""
+        degree, coef0, scale = int(self.degree), float(self.coef0), np.sqrt(0.5 / self.gamma_)
         if isinstance(self.kernel, Kernel):
             self.kernel_ = self.kernel.astype(np.float64)
-        elif isinstance(self.kernel, str) and self.kernel == "rbf":
-            self.kernel_ = RBF(float(np.sqrt(0.5 / self.gamma_))).astype(np.float64)
-        elif isinstance(self.kernel, str) and self.kernel == "linear":
+        elif name == "rbf":
+            self.kernel_ = RBF(scale).astype(np.float64)
+        elif name == "linear":
             self.kernel_ = Linear().astype(np.float64)
-        elif isinstance(self.kernel, str) and self.kernel == "poly":
-            self.kernel_ = Polynomial(int(self.degree), self.gamma_, float(self.coef0)).astype(np.float64)
+        elif name == "poly":
+            self.kernel_ = Polynomial(degree, cast(Any, self.gamma_), cast(Any, coef0)).astype(np.float64)
 
     def _gamma(self, X: np.ndarray) -> float:
         if not isinstance(self.gamma, str):
@@ -108,9 +110,7 @@ class SupportVectorMachine(EnergyEstimator):
         else:
             values = sigmoid_kernel(X, others, gamma=self.gamma_, coef0=float(self.coef0))
         if values.shape != (len(X), len(others)) or not np.isfinite(values).all():
-            expected = (
-                f"a function of (n, d) and (m, d) that returns ({len(X)}, {len(others)}) finite numbers"
-            )
+            expected = f"finite numbers of shape ({len(X)}, {len(others)}) from the function"
             raise BadInput("kernel", f"values of shape {values.shape}", expected)
         return values
 
@@ -160,7 +160,7 @@ class SupportVectorMachine(EnergyEstimator):
             max_steps=asarray(np.int32(max_steps)),
             cache_rows=min(size, max(1, int(numbers // size))),
         )
-        options = {"weights": weight, "epochs": 1, "pad": False, "validated": True}
+        options: dict[str, Any] = {"weights": weight, "epochs": 1, "pad": False, "validated": True}
         try:
             result = self._learn(start(padded["x"]), padded, learner, **options)
         except Diverged:

@@ -1,0 +1,155 @@
+"""The dual solver: optimality, equal results with working sets and a small cache, the certificate."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energax.algorithms.optimise import smo
+from energax.algorithms.optimise.smo import BoxDual, certify, solve_dual
+from energax.algorithms.optimise.smo_cache import empty_cache
+from energax.programs import jit, use_engine
+
+N = 320
+
+
+@pytest.fixture(autouse=True)
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    y = np.where(X[:, 0] * X[:, 1] + 0.4 * rng.normal(size=N) > 0, 1.0, -1.0)
+    squares = ((X[:, None] - X) ** 2).sum(-1)
+    return X, y, np.exp(-0.5 * squares)
+
+
+def box(t, C):
+    return BoxDual(t[None], jnp.where(t > 0, 0, -C)[None], jnp.where(t > 0, C, 0)[None])
+
+
+@jax.jit
+def _solve(K, problem, tol):
+    solution = solve_dual(lambda i: K[i], jnp.diagonal(K), problem, tol=tol)
+    return solution, certify(problem, solution)
+
+
+def by_working_sets(K, problem, tol, working, cache_rows, monkeypatch):
+    monkeypatch.setattr(smo, "SMO_WORKING_SET", working)
+    monkeypatch.setattr(smo, "_LEAST_WORKING_SET", 16)
+
+    def solve(K, problem):
+        solution = solve_dual(lambda i: K[i], jnp.diagonal(K), problem, tol=tol, cache_rows=cache_rows)
+        return solution, certify(problem, solution)
+
+    return jax.jit(solve)(K, problem)
+
+
+def test_the_solution_satisfies_the_optimality_conditions_and_its_gap_is_zero(table):
+    _, y, K = table
+    K, problem = jnp.asarray(K), box(jnp.asarray(y), 2.0)
+    solution, found = _solve(K, problem, 1e-8)
+    beta = np.asarray(solution.variables[0])
+    assert abs(beta.sum()) < 1e-10 and (beta * y >= 0).all() and (beta * y <= 2).all()
+    margin = y * (np.asarray(K) @ beta + float(found.intercept))
+    a = beta * y
+    assert (margin[a == 0] >= 1 - 1e-7).all() and (margin[a == 2] <= 1 + 1e-7).all()
+    np.testing.assert_allclose(margin[(a > 0) & (a < 2)], 1, atol=1e-7)
+    primal = 0.5 * beta @ np.asarray(K) @ beta + 2 * np.maximum(0, 1 - margin).sum()
+    dual = 0.5 * beta @ np.asarray(K) @ beta - a.sum()
+    assert float(found.dual_objective) == pytest.approx(dual, rel=1e-12)
+    assert float(found.duality_gap) == pytest.approx(primal + dual, abs=1e-9) and primal + dual < 1e-5
+    assert int(found.n_support) == (a > 0).sum() and int(found.n_at_bound) == (a == 2).sum()
+
+
+@pytest.mark.parametrize("cache_rows", [64, 100])
+def test_working_sets_and_a_small_cache_give_the_same_result(table, cache_rows, monkeypatch):
+    _, y, K = table
+    K, problem = jnp.asarray(K), box(jnp.asarray(y), 2.0)
+    whole, _ = _solve(K, problem, 1e-8)
+    some, _ = by_working_sets(K, problem, 1e-8, 64, cache_rows, monkeypatch)
+    assert float(some.violation) <= 1e-8
+    np.testing.assert_allclose(some.variables, whole.variables, atol=1e-6)
+    # The residuals, which are updated step by step, are still t − Kβ.
+    np.testing.assert_allclose(some.residuals[0], y - np.asarray(K) @ some.variables[0], atol=1e-11)
+
+
+def test_two_variables_for_every_row_are_support_vector_regression(table, monkeypatch):
+    from sklearn.svm import SVR
+
+    X, _, K = table
+    z = np.sin(2 * X[:, 0])
+    bound, zero = np.full(N, 5.0), np.zeros(N)
+    arrays = np.stack([z - 0.1, z + 0.1]), np.stack([zero, -bound]), np.stack([bound, zero])
+    problem = BoxDual(*map(jnp.asarray, arrays))
+    theirs = SVR(C=5.0, kernel="precomputed", tol=1e-6).fit(K, z)
+    expected = np.zeros(N)
+    expected[theirs.support_] = theirs.dual_coef_[0]
+    for solution, found in (
+        _solve(jnp.asarray(K), problem, 1e-6),
+        by_working_sets(jnp.asarray(K), problem, 1e-6, 64, 80, monkeypatch),
+    ):
+        beta = np.asarray(solution.variables.sum(0))
+        np.testing.assert_allclose(K @ beta, K @ expected, atol=1e-4)
+        assert float(found.intercept) == pytest.approx(theirs.intercept_[0], abs=1e-4)
+        assert 0 <= float(found.duality_gap) < 1e-3
+
+
+def test_padding_and_continuing_change_nothing(table):
+    _, y, K = table
+    short = jnp.asarray(K[:256, :256])
+    problem = box(jnp.asarray(y[:256]), 2.0)
+    expected, _ = _solve(short, problem, 1e-8)
+    hidden = jax.tree.map(lambda a: jnp.where(jnp.arange(N) < 256, a, 0), box(jnp.asarray(y), 2.0))
+    hidden = hidden._replace(targets=jnp.asarray(y)[None])
+    padded, _ = _solve(jnp.asarray(K), hidden, 1e-8)
+    np.testing.assert_allclose(padded.variables[0, :256], expected.variables[0], atol=1e-7)
+    assert not np.asarray(padded.variables[0, 256:]).any()
+    again = solve_dual(lambda i: short[i], jnp.diagonal(short), problem, tol=1e-8, start=expected)
+    assert int(again.n_steps) == 0
+    np.testing.assert_array_equal(again.variables, expected.variables)
+
+
+def test_the_interpreter_finds_the_same_optimum(table):
+    _, y, K = table
+    K, problem = jnp.asarray(K[:64, :64]), box(jnp.asarray(y[:64]), 2.0)
+    results = []
+    for engine in ("numpy", "xla"):
+        with use_engine(engine):
+            results.append(jit(_solve.__wrapped__)(K, problem, 1e-9)[0])
+    np.testing.assert_allclose(results[0].variables, results[1].variables, atol=1e-6)
+
+
+def test_the_steps_are_limited_and_a_kernel_that_is_not_semi_definite_ends(table):
+    _, y, K = table
+    problem = box(jnp.asarray(y), 2.0)
+    K = jnp.asarray(K)
+    few = jax.jit(lambda K: solve_dual(lambda i: K[i], jnp.diagonal(K), problem, max_steps=7))(K)
+    assert int(few.n_steps) == 7 and float(few.violation) > 1e-3
+    wild = K - 2 * jnp.eye(N)
+    found = jax.jit(lambda K: solve_dual(lambda i: K[i], jnp.diagonal(K), problem))(wild)
+    assert float(found.violation) <= 1e-3 and np.isfinite(found.variables).all()
+
+
+def test_the_cache_keeps_the_rows_used_last():
+    matrix = jnp.arange(100.0).reshape(10, 10)
+    cache = empty_cache(4, 10, matrix.dtype)
+    computed, add = [], jax.jit(lambda cache, wanted: cache.add(wanted, lambda i: matrix[i]))
+    for wanted in ([0, 1], [2, 3], [1, 2], [4, 5], [1, 2]):
+        wanted = jnp.array(wanted, jnp.int32)
+        before = set(np.asarray(cache.row_in).tolist())
+        cache = add(cache, wanted)
+        computed.append(sorted(set(np.asarray(cache.row_in).tolist()) - before))
+        np.testing.assert_array_equal(cache.values[cache.slot_of[wanted]], matrix[wanted])
+        np.testing.assert_array_equal(cache.block(wanted), matrix[np.ix_(wanted, wanted)])
+        weights = jnp.arange(1.0, 1 + len(wanted))
+        np.testing.assert_allclose(cache.weighted_sum(wanted, weights), weights @ matrix[wanted])
+    # 0 and 3 were used longest ago when 4 and 5 came.
+    assert computed == [[0, 1], [2, 3], [], [4, 5], []]
+    assert sorted(np.asarray(cache.row_in).tolist()) == [1, 2, 4, 5]
