@@ -104,7 +104,8 @@ def constrained(
         problem = Problem(f, point, equalities, inequalities, bounds)
         start = np.clip(point.vector, problem.lower, problem.upper)
         order = [method] if method else list(METHODS if start.size <= _MANY else METHODS[::-1])
-        problem.state(start)  # raises if something is not finite there
+        # The first evaluation raises if something is not finite there.
+        problem.first_gradient = float(np.abs(problem.state(start).gradient).max())
         result = _report(problem, _first_certified(problem, start, order, tolerance, max_iter))
     if not result.converged:
         warnings.warn(result.status, ConvergenceWarning, stacklevel=2)
@@ -156,6 +157,7 @@ def _run(problem: Problem, x: np.ndarray, method: str, tolerance: float, max_ite
     has_barrier = method == "trust-constr" and (problem.has_bounds or problem.inequalities.size > 0)
     # trust-constr ends as soon as the gradient with its barrier is small, also while the barrier is large.
     for barrier in (0.1, 1e-9, 1e-12):
+        problem.unit = problem.state(x).scale
         result = problem.solve(x, method, tolerance, max_iter, barrier)
         total += int(result.nit)
         end = np.clip(np.asarray(result.x, float), problem.lower, problem.upper)
