@@ -162,6 +162,7 @@ def _run(problem: Problem, x: np.ndarray, method: str, tolerance: float, max_ite
         total += int(result.nit)
         end = np.clip(np.asarray(result.x, float), problem.lower, problem.upper)
         candidate = _judge(problem, end, tolerance, method, total, str(result.message))
+        candidate = _polish(problem, candidate, tolerance)
         is_better = best is None or _rank(candidate) < _rank(best)
         best = candidate if is_better else best
         if (best.certificate.holds and not (has_barrier and barrier == 0.1)) or not (
@@ -187,6 +188,36 @@ def _judge(problem, x, tolerance, method, n_iter, message) -> _Candidate:
     duals = find_multipliers(state, tolerance)
     certificate = certify(state, duals, _second_order(problem, state, duals), tolerance)
     return _Candidate(state, duals, certificate, method, n_iter, message)
+
+
+def _polish(problem: Problem, candidate: _Candidate, tolerance: float) -> _Candidate:
+    """The point after Newton steps on the active constraints, as long as they improve the certificate.
+
+    An interior solver ends near active constraints, and SLSQP as soon as f changes little.
+    """
+    for _ in range(3 if candidate.state.x.size <= DENSE else 0):
+        state, duals = candidate.state, candidate.duals
+        sides = np.where(duals.upper > 0, state.upper - state.x, state.lower - state.x)
+        at_bound = (duals.lower > 0) | (duals.upper > 0)
+        active = duals.g > 0
+        A = np.concatenate([state.jacobian_h, state.jacobian_g[active], np.eye(state.x.size)[at_bound]])
+        a = np.concatenate([state.h, state.g[active], -sides[at_bound]])
+        H = problem.lagrangian_hessian(state.x, duals.h, duals.g)
+        system = np.block([[H / state.scale, A.T], [A, np.zeros((len(a), len(a)))]])
+        right = -np.concatenate([state.gradient / state.scale, a])
+        if not np.isfinite(system).all():
+            break
+        step = np.linalg.lstsq(system, right, rcond=None)[0][: state.x.size]
+        x = np.clip(state.x + step, problem.lower, problem.upper)
+        try:
+            better = _judge(problem, x, tolerance, candidate.method, candidate.n_iter, candidate.message)
+        except Diverged:
+            break
+        is_uphill = "second_order" in better.certificate.failed  # Newton's method goes to saddles, too
+        if is_uphill or not _rank(better) < _rank(candidate):
+            break
+        candidate = better
+    return candidate
 
 
 def _second_order(problem: Problem, state: State, duals: Duals) -> float | None:
