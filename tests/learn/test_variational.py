@@ -128,7 +128,7 @@ def test_refusals():
     encoder, x = Encoder.random(4, 2, key=0), {"x": np.zeros((2, 4))}
     with pytest.raises(Unsuitable, match="GumbelSoftmax"):
         ELBO(encoder).check(RBM.random(4, 3, key=0), x)
-    with pytest.raises(Unsuitable, match=r"one hidden variable.*NegativeLogLikelihood"):
+    with pytest.raises(Unsuitable, match=r"one hidden variable.*ScoreMatching"):
         ELBO(encoder).check(NeuralEnergy.random(4, key=0), x)
     with pytest.raises(Unsuitable, match="Reparameterised"):
         ELBO(encoder, 1, GumbelSoftmax()).check(Decoder.random(4, 2, key=0), x)

@@ -173,6 +173,42 @@ def test_many_variables_by_products_with_the_hessian():
     assert found.multipliers.equalities == pytest.approx(y.mean() - 1 / (n * s), abs=1e-6)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_random_quadratic_programmes(method):
+    """Convex, so a certificate proves the minimum: both solvers must find it, in any unit of f."""
+    for seed, unit in enumerate((1.0, 1e5, 1e-5, 1.0)):
+        rng = np.random.default_rng(seed)
+        root, c = rng.normal(size=(8, 8)), 3 * rng.normal(size=8)
+        Q = root @ root.T + 0.1 * np.eye(8)
+        A, b, B, d = rng.normal(size=(5, 8)), rng.random(5) / 2, rng.normal(size=(2, 8)), np.zeros(2)
+        found = constrained(
+            lambda x, Q=Q, c=c, unit=unit: unit * (x @ Q @ x / 2 + c @ x),
+            np.zeros(8),
+            equalities=lambda x, B=B, d=d: B @ x - d,
+            inequalities=lambda x, A=A, b=b: A @ x - b,
+            bounds=(-1, 1),
+            method=method,
+        )
+        assert found.converged
+        # The dual value of a convex problem: L at its minimum over x, which must equal the primal value.
+        m = found.multipliers
+        lagrangian = Q @ found.x + c + (B.T @ m.equalities + A.T @ m.inequalities + m.upper - m.lower) / unit
+        np.testing.assert_allclose(lagrangian, 0, atol=1e-5 * np.abs(Q).max())
+        gap = -(m.inequalities @ (A @ found.x - b)) - m.upper @ (found.x - 1) - m.lower @ (-1 - found.x)
+        assert abs(gap) <= 1e-5 * unit
+
+
+def test_the_certificate_does_not_depend_on_the_unit_of_f_or_the_start():
+    """A point that is not stationary is not certified because f is small, or the start was steep."""
+    steep = lambda x: jnp.exp(x).sum() - x.sum()
+    for unit, start in ((1.0, 0.5), (1e-9, 0.5), (1e9, 0.5), (1.0, 15.0)):
+        found = constrained(lambda x, unit=unit: unit * steep(x), np.full(2, start))
+        np.testing.assert_allclose(found.x, 0, atol=1e-5)
+        assert found.converged
+    again = constrained(steep, found.x)  # from the minimum itself
+    assert again.converged
+
+
 # -- what must not be called a minimum ---------------------------------------------------------------
 
 

@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from energax.data import read_bif, read_uai
+from energax import data
+from energax.data import _csv, read_bif, read_uai
 from energax.data._bif import block
 from energax.data._bif.parser import parse_bif
 from energax.data._model_files import read_evidence
@@ -42,22 +43,48 @@ def test_a_zipped_file_has_a_limit(name, tmp_path):
     assert peak_of(refused) < 2**29
 
 
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.tsv.gz", "A.TXT.GZ"])
+@pytest.mark.parametrize("row", [b"1,2\n", b"1,", b"# "], ids=["rows", "one line", "a comment"])
+def test_a_zipped_table_has_a_limit(name, row, tmp_path, monkeypatch):
+    """32 MiB against a limit of 16: nothing of it is kept, also if it is one line."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"x,y\n") + gzip.compress(row * (2**24 // len(row))) * 2)
+    assert path.stat().st_size < 2**20
+    monkeypatch.setattr(_csv, "_MOST_BYTES", 2**24)
+
+    def refused():
+        with pytest.raises(BadFile, match=r"more than 16 MiB of text when unzipped.*unzip it"):
+            data.read(path)
+
+    assert peak_of(refused) < 2**23
+
+
+def test_a_zipped_table_that_is_cut_is_refused(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    whole = gzip.compress(b"x,y\n" + b"1,2\n" * 1000)
+    path.write_bytes(whole)
+    assert data.read(path).values.shape == (1000, 2)
+    path.write_bytes(whole[:-10])
+    with pytest.raises(BadFile, match="complete"):
+        data.read(path)
+
+
 def test_members_blanks_after_them_and_damage(tmp_path):
     """What is read did not change: several members are one text, and zeros may follow."""
     text = b"MARKOV 1 2 1\n1 0\n2 0.25 0.75\n"
     path = tmp_path / "coin.uai.gz"
-    for data in (gzip.compress(text), gzip.compress(text[:9]) + gzip.compress(text[9:]) + bytes(700)):
-        path.write_bytes(data)
+    for content in (gzip.compress(text), gzip.compress(text[:9]) + gzip.compress(text[9:]) + bytes(700)):
+        path.write_bytes(content)
         assert read_uai(path).to_tables() == parse_uai(text.decode())
     whole = gzip.compress(text)
-    for data, words in (
+    for content, words in (
         (whole[:-9], "end of the file within the gzip stream"),
         (whole[:-1], "end of the file within the gzip stream"),
         (whole[:-8] + bytes(8), "damaged gzip stream"),
         (whole + b"rubbish", "damaged gzip stream"),
         (whole[:20] + b"\xff\xff" + whole[22:], "damaged gzip stream"),
     ):
-        path.write_bytes(data)
+        path.write_bytes(content)
         with pytest.raises(BadInput, match=rf"coin.uai.gz, line \d+, column \d+: found .*{words}"):
             read_uai(path)
 

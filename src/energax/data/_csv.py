@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadFile
+from ._gzip import unzip
 from ._table import Table, check_unique_names, from_frame
 
 _SPACES = r"\s+"
+_MOST_BYTES = 2**30  # of an unzipped file
 
 
 def read_csv(path: Path, _: Any = None) -> Table:
@@ -22,6 +24,8 @@ def read_csv(path: Path, _: Any = None) -> Table:
     """
     import pandas as pd
 
+    if path.suffix.lower() == ".gz":
+        _check_unzipped_size(path)
     _check_is_text(path)
     notes, lines = _first_lines(path)
     if not lines:
@@ -71,6 +75,13 @@ def _notes_on_header(header: list[str]) -> tuple[str, ...]:
 def _is_default_header(header: list[str]) -> bool:
     """Whether these are the default column names of pandas. (0, 1 alone may be a row.)"""
     return len(header) > 2 and header == [str(i) for i in range(len(header))]
+
+
+def _check_unzipped_size(path: Path) -> None:
+    """Raise if the file has more text than `_MOST_BYTES`, or a damaged stream, before any of it is kept."""
+    with path.open("rb") as file:
+        for _ in unzip(file, path, _MOST_BYTES):
+            pass
 
 
 def _check_is_text(path: Path) -> None:

@@ -12,12 +12,12 @@ from .._util.files import check_path, check_readable, shorten, write_atomically
 from ..algorithms.factors.model import TableModel
 from ..errors import BadFile, BadInput
 from ._bif.parser import format_bif, parse_bif
+from ._gzip import unzip
 from ._position import position
 from ._uai import format_uai, parse_evidence, parse_uai
 
 _PARSERS = {".bif": parse_bif, ".uai": parse_uai}
 _FORMATS = {".bif": format_bif, ".uai": format_uai}
-_PIECE = 2**20  # bytes of text that are unzipped at a time
 _MOST_BYTES = 2**28  # of an unzipped file; models of the inference competitions have less than a tenth
 
 
@@ -90,14 +90,8 @@ def _decompress(file: IO[bytes], path: Path) -> bytes:
     """
     text = bytearray()
     try:
-        with gzip.GzipFile(fileobj=file) as stream:
-            while piece := stream.read1(_PIECE):
-                text += piece
-                if len(text) > _MOST_BYTES:
-                    raise BadFile(
-                        f"{shorten(path)}: has more than {_MOST_BYTES >> 20} MiB of text when unzipped. "
-                        "If you trust the file, unzip it and read the unzipped file."
-                    )
+        for piece in unzip(file, path, _MOST_BYTES):
+            text += piece
         return bytes(text)
     except EOFError:
         problem = "the end of the file within the gzip stream"

@@ -105,7 +105,7 @@ class NoiseContrastive(Objective):
         if shape is not None and tuple(shape) != space.shape:
             raise Unsuitable(
                 f"NoiseContrastive: the noise draws values of shape {tuple(shape)}, but {self.variable!r} "
-                f"is in {space!r}. Use NoiseContrastive.matched(energy, data), or .to_event(1)."
+                f"is in {space!r}. Make the noise with `matched(energy, data)`, or with .to_event(1)."
             )
 
     def init_partner(self, energy, batch, key):
@@ -176,8 +176,8 @@ def matched_noise(space: Space, rows: Any) -> Any:
         return dist.Categorical(logits=jnp.log(asarray(counts))).to_event(axes)
     if not space.is_real or len(space.bijection.inverse_shape(space.shape)) > 1:
         raise Unsuitable(
-            f"NoiseContrastive.matched has no noise for {space!r}. Use NoiseContrastive(noise) with a "
-            "distribution over it."
+            f"NoiseContrastive.matched has no noise for {space!r}. Pass your own as `noise`, a distribution "
+            "over it."
         )
     normal = _fit_normal(*_to_unconstrained(space, value, observed))
     return normal if isinstance(space, Real) else dist.TransformedDistribution(normal, space.bijection)

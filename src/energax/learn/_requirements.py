@@ -124,6 +124,14 @@ def suggest_encoder(energy: Energy, hidden: Mapping[str, Any]) -> str:
     )
 
 
+def suggest_without_hidden(energy: Energy, data: Mapping[str, Any]) -> str:
+    """A suggestion for complete data: an objective without hidden variables that accepts the energy."""
+    if has_log_partition(energy):
+        return "Use NegativeLogLikelihood"
+    real = all(isinstance(energy.spaces[name], Real) and not is_masked(data[name]) for name in data)
+    return "Use ScoreMatching or ContrastiveDivergence" if real else "Use ContrastiveDivergence"
+
+
 def check_log_partition(objective: Any, energy: Energy, instead: str) -> None:
     """Raise unless log Z is known or can be enumerated; `instead` completes the suggestion."""
     if not has_log_partition(energy):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from .. import distributions
 from .._util.arrays import asarray
 from ..batch import Batch, multiply_weight
+from ..energy import Energy
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
 from ._objective import Objective
@@ -20,6 +21,7 @@ from ._requirements import (
     check_log_partition,
     check_missing,
     free_energy_problem,
+    suggest_without_hidden,
 )
 
 
@@ -66,14 +68,13 @@ class ELBO(Objective):
         check_joint(self, energy)
         hidden = [n for n in energy.spaces if n not in data]
         if len(hidden) != 1:
+            instead = "Sum some out: energy.over(name)" if hidden else suggest_without_hidden(energy, data)
             raise Unsuitable(
                 f"ELBO needs one hidden variable, but with {sorted(data)} given {type(energy).__name__} has "
-                f"{hidden or 'none'}. With none, use NegativeLogLikelihood or ScoreMatching; with several, "
-                "sum some out: energy.over(name)."
+                f"{hidden or 'none'}. {instead}."
             )
         if not callable(self.partner):
-            raise Unsuitable("ELBO needs an encoder: ELBO(nn.Encoder.random(…)).")
-        self.estimator.check(energy, hidden[0])
+            raise Unsuitable("ELBO needs an encoder. Pass one, such as nn.Encoder.random(…).")
         check_missing(self, energy, data)
         # Objectives that need no log Z have to sum out the hidden variable.
         instead = "Use ContrastiveDivergence or NoiseContrastive."
@@ -83,6 +84,8 @@ class ELBO(Objective):
                 "ContrastiveDivergence or NoiseContrastive."
             )
         check_log_partition(self, energy, instead)
+        # Last, since it recommends another estimator of the same bound.
+        self.estimator.check(energy, hidden[0])
 
     def __call__(self, energy, batch, carry, key):
         (name,) = [n for n in energy.spaces if n not in batch.data]
@@ -131,10 +134,12 @@ class Reparameterised(eqx.Module):
     """
 
     def check(self, energy, name):
-        if not energy.spaces[name].is_real:
+        space = energy.spaces[name]
+        if not space.is_real:
+            others = "GumbelSoftmax() or ScoreFunction()" if _is_relaxed(energy, name) else "ScoreFunction()"
             raise Unsuitable(
-                f"The reparameterised ELBO needs a real hidden variable, but {name!r} is in "
-                f"{energy.spaces[name]!r}. Use ELBO(encoder, estimator=GumbelSoftmax()) or ScoreFunction()."
+                f"The reparameterised ELBO needs a real hidden variable, but {name!r} is in {space!r}. "
+                f"Pass estimator={others}."
             )
 
     def draw(self, energy, name, row, q, key, n):
@@ -190,6 +195,13 @@ class ScoreFunction(eqx.Module):
         return jax.lax.stop_gradient(surrogate) - surrogate
 
 
+def _is_relaxed(energy: Energy, name: str) -> bool:
+    """Whether the energy is defined for relaxed values of this variable."""
+    space = energy.spaces[name]
+    choice = isinstance(space, Categorical) and (space.shape == () or energy.knows("relaxed_energy"))
+    return choice or isinstance(space, Binary)
+
+
 class GumbelSoftmax(eqx.Module):
     """The Gumbel-softmax relaxation z = softmax((logits + Gumbel noise) / temperature).
 
@@ -222,12 +234,12 @@ class GumbelSoftmax(eqx.Module):
 
     def check(self, energy, name):
         space = energy.spaces[name]
-        choice = isinstance(space, Categorical) and (space.shape == () or energy.knows("relaxed_energy"))
-        if not (choice or isinstance(space, Binary)):
+        if not _is_relaxed(energy, name):
+            other = "Reparameterised" if space.is_real else "ScoreFunction"
             raise Unsuitable(
                 f"GumbelSoftmax relaxes binary variables, a single categorical one, or several if the energy "
                 f"has a method `relaxed_energy`; {name!r} of {type(energy).__name__} is in {space!r}. "
-                "Use ScoreFunction() for discrete variables, Reparameterised() for real ones."
+                f"Pass estimator={other}()."
             )
 
     def draw(self, energy, name, row, q, key, n):

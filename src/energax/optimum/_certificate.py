@@ -21,13 +21,14 @@ class Multipliers(NamedTuple):
 class Certificate:
     """How far a point is from satisfying the conditions of a minimum under constraints.
 
-    Each number should be at most `tolerance`; `second_order` should be at least −`tolerance`.
+    Each number should be at most `tolerance`; `second_order` should be at least −`tolerance`. Numbers with
+    the unit of f are relative to the size of ∇f at x and at a relative distance of 1 from it.
     """
 
-    stationarity: float  #: the largest entry of ∇L, relative to that of ∇f where this is above 1
+    stationarity: float  #: the largest entry of ∇L, relative
     feasibility: float  #: the largest violation of an equality, an inequality or a bound
-    complementarity: float  #: the largest |multiplier × slack|, relative as `stationarity`
-    dual_feasibility: float  #: the most negative multiplier of an inequality, as a number >= 0
+    complementarity: float  #: the largest |multiplier × slack|, relative
+    dual_feasibility: float  #: the most negative multiplier of an inequality, relative, as a number >= 0
     second_order: float | None  #: the least eigenvalue of ∇²L along the constraints, relative to the largest
     tolerance: float
 
@@ -57,16 +58,13 @@ class State(NamedTuple):
     jacobian_g: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    scale: float  # of the gradient of f near x
 
     @property
     def violation(self) -> float:
         """The largest violation of a constraint."""
         rest = (np.abs(self.h), self.g, self.lower - self.x, self.x - self.upper)
         return float(max(0.0, *(part.max(initial=0.0) for part in rest)))
-
-    @property
-    def scale(self) -> float:
-        return max(1.0, float(np.abs(self.gradient).max(initial=0.0)))
 
 
 class Duals(NamedTuple):

@@ -104,7 +104,8 @@ def constrained(
         problem = Problem(f, point, equalities, inequalities, bounds)
         start = np.clip(point.vector, problem.lower, problem.upper)
         order = [method] if method else list(METHODS if start.size <= _MANY else METHODS[::-1])
-        problem.state(start)  # raises if something is not finite there
+        # The first evaluation raises if something is not finite there.
+        problem.first_gradient = float(np.abs(problem.state(start).gradient).max())
         result = _report(problem, _first_certified(problem, start, order, tolerance, max_iter))
     if not result.converged:
         warnings.warn(result.status, ConvergenceWarning, stacklevel=2)
@@ -156,10 +157,12 @@ def _run(problem: Problem, x: np.ndarray, method: str, tolerance: float, max_ite
     has_barrier = method == "trust-constr" and (problem.has_bounds or problem.inequalities.size > 0)
     # trust-constr ends as soon as the gradient with its barrier is small, also while the barrier is large.
     for barrier in (0.1, 1e-9, 1e-12):
+        problem.unit = problem.state(x).scale
         result = problem.solve(x, method, tolerance, max_iter, barrier)
         total += int(result.nit)
         end = np.clip(np.asarray(result.x, float), problem.lower, problem.upper)
         candidate = _judge(problem, end, tolerance, method, total, str(result.message))
+        candidate = _polish(problem, candidate, tolerance)
         is_better = best is None or _rank(candidate) < _rank(best)
         best = candidate if is_better else best
         if (best.certificate.holds and not (has_barrier and barrier == 0.1)) or not (
@@ -185,6 +188,36 @@ def _judge(problem, x, tolerance, method, n_iter, message) -> _Candidate:
     duals = find_multipliers(state, tolerance)
     certificate = certify(state, duals, _second_order(problem, state, duals), tolerance)
     return _Candidate(state, duals, certificate, method, n_iter, message)
+
+
+def _polish(problem: Problem, candidate: _Candidate, tolerance: float) -> _Candidate:
+    """The point after Newton steps on the active constraints, as long as they improve the certificate.
+
+    An interior solver ends near active constraints, and SLSQP as soon as f changes little.
+    """
+    for _ in range(3 if candidate.state.x.size <= DENSE else 0):
+        state, duals = candidate.state, candidate.duals
+        sides = np.where(duals.upper > 0, state.upper - state.x, state.lower - state.x)
+        at_bound = (duals.lower > 0) | (duals.upper > 0)
+        active = duals.g > 0
+        A = np.concatenate([state.jacobian_h, state.jacobian_g[active], np.eye(state.x.size)[at_bound]])
+        a = np.concatenate([state.h, state.g[active], -sides[at_bound]])
+        H = problem.lagrangian_hessian(state.x, duals.h, duals.g)
+        system = np.block([[H / state.scale, A.T], [A, np.zeros((len(a), len(a)))]])
+        right = -np.concatenate([state.gradient / state.scale, a])
+        if not np.isfinite(system).all():
+            break
+        step = np.linalg.lstsq(system, right, rcond=None)[0][: state.x.size]
+        x = np.clip(state.x + step, problem.lower, problem.upper)
+        try:
+            better = _judge(problem, x, tolerance, candidate.method, candidate.n_iter, candidate.message)
+        except Diverged:
+            break
+        is_uphill = "second_order" in better.certificate.failed  # Newton's method goes to saddles, too
+        if is_uphill or not _rank(better) < _rank(candidate):
+            break
+        candidate = better
+    return candidate
 
 
 def _second_order(problem: Problem, state: State, duals: Duals) -> float | None:

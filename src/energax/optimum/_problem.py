@@ -27,7 +27,9 @@ class Constraint:
             return
         is_leaf = lambda node: not isinstance(node, dict | list | tuple)
         each = jax.tree.map(lambda f: _vector.hashable(f, argument), functions, is_leaf=is_leaf)
-        self.functions = lambda x: jax.tree.map(lambda f: f(x), each, is_leaf=is_leaf)
+        # A single function as it is, so that a second call finds its programs.
+        many = lambda x: jax.tree.map(lambda f: f(x), each, is_leaf=is_leaf)
+        self.functions = each if is_leaf(functions) else many
         self.layout: Layout = _vector.output_layout(self.functions, point, argument)
 
     @property
@@ -67,6 +69,29 @@ class Problem:
         self.has_bounds = bounds is not None
         self.lower, self.upper = read_bounds(bounds, point)
         self.n_evaluations = 0
+        self.unit = 1.0  # of f in the solvers
+        self.signs = np.sign(np.random.default_rng(0).normal(size=point.layout.size))
+        self.first_gradient = 0.0  # the largest entry at the start
+
+    def scale_at(self, x: np.ndarray, gradient: np.ndarray) -> float:
+        """The size of ∇f near x: here, and at a relative distance of 1 by the Hessian.
+
+        So the certificate does not depend on the unit of f, nor on how far away the start was. Where both
+        vanish, as at the minimum of x⁴, a millionth of the gradient at the start decides.
+        """
+        direction = (1 + np.abs(x).max()) * self.signs
+        change = _vector.hessian_product(self.f, x, direction, self.point.rest, self.point.layout)
+        sizes = [np.abs(gradient).max(), np.abs(change).max(), 1e-6 * self.first_gradient]
+        largest = max(float(size) for size in sizes if np.isfinite(size))
+        return largest if largest > 0 else 1.0
+
+    def scaled(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """The value and the gradient of f in its unit."""
+        value, gradient = self.value_and_gradient(x)
+        return value / self.unit, gradient / self.unit
+
+    def scaled_hessian(self, x: np.ndarray) -> Any:
+        return self.hessian(x) * (1 / self.unit)
 
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.n_evaluations += 1
@@ -93,7 +118,8 @@ class Problem:
         gradient = self.value_and_gradient(x)[1]
         h, jacobian_h = self.equalities.evaluate(x)
         g, jacobian_g = self.inequalities.evaluate(x)
-        return State(x, gradient, h, jacobian_h, g, jacobian_g, self.lower, self.upper)
+        scale = self.scale_at(x, gradient)
+        return State(x, gradient, h, jacobian_h, g, jacobian_g, self.lower, self.upper, scale)
 
     def worst(self, state: State) -> str:
         """The name of the constraint with the largest violation."""
@@ -133,15 +159,15 @@ class Problem:
                 fun = lambda v, last=last, sign=sign: sign * last(v)[0]
                 jac = lambda v, last=last, sign=sign: sign * last(v)[1]
                 constraints.append({"type": kind, "fun": fun, "jac": jac})
-        scale = max(1.0, abs(self.value_and_gradient(x)[0]))
+        size = max(1.0, abs(self.scaled(x)[0]))
         return minimize(
-            self.value_and_gradient,
+            self.scaled,
             x,
             jac=True,
             bounds=list(zip(self.lower, self.upper, strict=True)) if self.has_bounds else None,
             constraints=constraints,
             method="SLSQP",
-            options={"ftol": min(1e-12, tolerance**2) * scale, "maxiter": max_iter},
+            options={"ftol": min(1e-13, tolerance**2 / 10) * size, "maxiter": max_iter},
         )
 
     def _trust_constr(self, x, tolerance, max_iter, barrier):
@@ -162,10 +188,10 @@ class Problem:
                 )
         small = min(1e-10, tolerance * 1e-2)
         return minimize(
-            self.value_and_gradient,
+            self.scaled,
             x,
             jac=True,
-            hess=self.hessian,
+            hess=self.scaled_hessian,
             bounds=Bounds(self.lower, self.upper, keep_feasible=True) if self.has_bounds else None,
             constraints=constraints,
             method="trust-constr",
