@@ -112,14 +112,15 @@ class GaussianMixture(Part):
         return xp.log(theta["weights"]) + xp.where(seen[:, None], terms, 0).sum(2)
 
     def maximise(self, theta, X, posterior, frozen):
-        """A missing value has the mean and the variance of its component."""
-        seen, count = ~np.isnan(X)[:, None], posterior.sum(0)[:, None]
+        """A missing value of a column, independent of the others given the component, adds nothing."""
+        seen = ~np.isnan(X)[:, None]
         x = np.where(seen, np.where(seen, X[:, None], 0), theta["means"])
-        count = np.where(count > 0, count, 1)
-        means = theta["means"] + np.einsum("nk,nkd->kd", posterior, x - theta["means"]) / count
+        count = np.einsum("nk,nkd->kd", posterior, np.broadcast_to(seen, x.shape))
+        divide = lambda sums, otherwise: np.where(count > 0, sums / np.where(count > 0, count, 1), otherwise)
+        means = theta["means"] + divide(np.einsum("nk,nkd->kd", posterior, x - theta["means"]), 0)
         means = theta["means"] if "means" in frozen else means
-        squares = (x - means) ** 2 + np.where(seen, 0, theta["variance"])
-        variance = np.einsum("nk,nkd->kd", posterior, squares) / count + FLOOR
+        squares = np.where(seen, (x - means) ** 2, 0)
+        variance = divide(np.einsum("nk,nkd->kd", posterior, squares), theta["variance"]) + FLOOR
         return {"weights": component_weights(posterior), "means": means, "variance": variance}
 
 
