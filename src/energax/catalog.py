@@ -173,6 +173,7 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "LinearClassifier", "estimator", "a linear classifier by cross-entropy, margin or perceptron", "", "X real, y labels", "Crammer and Singer (2001)"),
     Row("estimators", "MLPClassifier", "estimator", "a network classifier", "", "X real, y labels", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "GaussianProcessRegressor", "estimator", "regression by a Gaussian process, hyperparameters by maximum evidence", "", "X real, y real", "Rasmussen and Williams (2006)"),
+    Row("estimators", "GaussianProcessClassifier", "estimator", "classification by Gaussian processes, by Laplace's method", "", "X real, y labels", "Williams and Barber (1998)"),
     Row("estimators", "KernelRidge", "estimator", "ridge regression in the space of a kernel, in the dual", "", "X real, y real", "Saunders, Gammerman and Vovk (1998)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
     Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN allowed", "Dempster, Laird and Rubin (1977)"),

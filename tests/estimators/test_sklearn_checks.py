@@ -11,6 +11,7 @@ from energax.estimators import (
     BernoulliRBM,
     EnergyModel,
     GaussianMixture,
+    GaussianProcessClassifier,
     GaussianProcessRegressor,
     KernelRidge,
     KMeans,
@@ -28,6 +29,7 @@ ESTIMATORS = [
     GaussianMixture(2),
     KMeans(3),
     GaussianProcessRegressor(alpha=1e-2),
+    GaussianProcessClassifier(),
     KernelRidge(),
     BernoulliMixture(2, binarize=0.5),
 ]

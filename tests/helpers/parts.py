@@ -310,6 +310,7 @@ ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "GaussianProcessRegressor": {"alpha": 0.1},
+    "GaussianProcessClassifier": {},
     "KernelRidge": {},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},

@@ -17,6 +17,7 @@ from ._sequence.hmm import GaussianHMM as GaussianHMM
 from ._sequence.hmm import PoissonHMM as PoissonHMM
 from ._sequence.kalman import LinearGaussianChain as LinearGaussianChain
 from ._supervised.gp import GaussianProcessRegressor as GaussianProcessRegressor
+from ._supervised.gp_classifier import GaussianProcessClassifier as GaussianProcessClassifier
 from ._supervised.kernel_ridge import KernelRidge as KernelRidge
 from ._supervised.linear import LinearClassifier as LinearClassifier
 from ._supervised.mlp import MLPClassifier as MLPClassifier
