@@ -20,7 +20,7 @@ from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, NONE, RANDOM_STATE, WH
 from .._common.sklearn_errors import translate_sklearn_errors
 from .._common.table import drop_zero_weight
 from .base import check_labels
-from .gp import FREEZE, KERNEL, ProcessEstimator, check_theta
+from .process import FREEZE, KERNEL, ProcessEstimator, check_theta
 
 
 class GaussianProcessClassifier(ClassifierMixin, ProcessEstimator):
