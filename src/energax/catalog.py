@@ -210,6 +210,7 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "LinearDiscriminantAnalysis", "estimator", "a Gaussian per class, with one covariance for all; directions that separate classes", "", "X real, NaN allowed, y labels", "Fisher (1936)"),
     Row("estimators", "QuadraticDiscriminantAnalysis", "estimator", "a Gaussian per class, each with its own covariance", "", "X real, NaN allowed, y labels", "Friedman (1989)"),
     Row("estimators", "GaussianProcessRegressor", "estimator", "regression by a Gaussian process, hyperparameters by maximum evidence", "", "X real, y real", "Rasmussen and Williams (2006)"),
+    Row("estimators", "GaussianProcessClassifier", "estimator", "classification by Gaussian processes, by Laplace's method", "", "X real, y labels", "Williams and Barber (1998)"),
     Row("estimators", "KernelRidge", "estimator", "ridge regression in the space of a kernel, in the dual", "", "X real, y real", "Saunders, Gammerman and Vovk (1998)"),
     Row("estimators", "KMeans", "estimator", "k centers by hard EM, or soft at a temperature", "", "X real", "Lloyd (1982); Arthur and Vassilvitskii (2007)"),
     Row("estimators", "GaussianMixture", "estimator", "k Gaussians by EM; missing values are integrated out", "", "X real, NaN allowed", "Dempster, Laird and Rubin (1977)"),

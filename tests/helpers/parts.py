@@ -370,6 +370,7 @@ ESTIMATORS = {
     "LinearDiscriminantAnalysis": {},
     "QuadraticDiscriminantAnalysis": {},
     "GaussianProcessRegressor": {"alpha": 0.1},
+    "GaussianProcessClassifier": {},
     "KernelRidge": {},
     "KMeans": {"n_clusters": 2},
     "GaussianMixture": {"n_components": 2, "tol": 0.1},

@@ -22,6 +22,7 @@ from ._supervised.bayesian import BayesianRidge as BayesianRidge
 from ._supervised.discriminant import LinearDiscriminantAnalysis as LinearDiscriminantAnalysis
 from ._supervised.discriminant import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
 from ._supervised.gp import GaussianProcessRegressor as GaussianProcessRegressor
+from ._supervised.gp_classifier import GaussianProcessClassifier as GaussianProcessClassifier
 from ._supervised.kernel_ridge import KernelRidge as KernelRidge
 from ._supervised.lasso import Lasso as Lasso
 from ._supervised.linear import LinearClassifier as LinearClassifier

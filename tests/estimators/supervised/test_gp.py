@@ -99,6 +99,47 @@ def test_restarts_side_by_side_find_what_one_after_another_finds():
     close(again.kernel_.theta, model.kernel_.theta, rtol=1e-6)
 
 
+# -- inducing points -------------------------------------------------------------------------------------
+
+
+def test_with_all_rows_as_inducing_points_the_process_is_exact():
+    exact = GaussianProcessRegressor(OURS, alpha=1e-3, optimizer=None, normalize_y=True).fit(X, Y)
+    sparse = GaussianProcessRegressor(OURS, alpha=1e-3, optimizer=None, normalize_y=True, n_inducing=40).fit(
+        X, Y
+    )
+    close(sparse.log_marginal_likelihood_value_, exact.log_marginal_likelihood_value_, rtol=1e-8)
+    for one, two in zip(
+        (*sparse.predict(NEW, return_std=True), *sparse.predict(NEW, return_cov=True)),
+        (*exact.predict(NEW, return_std=True), *exact.predict(NEW, return_cov=True)),
+        strict=True,
+    ):
+        close(one, two, rtol=1e-6, atol=1e-8)
+    slopes = [m.log_marginal_likelihood(OURS.theta, eval_gradient=True)[1] for m in (sparse, exact)]
+    close(*slopes, rtol=1e-5, atol=1e-6)
+
+
+def test_the_bound_is_below_the_evidence_and_grows_with_the_inducing_points():
+    values = [
+        GaussianProcessRegressor(OURS, optimizer=None, n_inducing=m, random_state=0)
+        .fit(X, Y)
+        .log_marginal_likelihood_value_
+        for m in (5, 20, 40)
+    ]
+    assert values[0] < values[1] < values[2]
+
+
+def test_twenty_thousand_rows():
+    rows = GENERATOR.uniform(-3, 3, (20_000, 2))
+    y = np.sin(2 * rows[:, 0]) + 0.2 * GENERATOR.normal(size=20_000)
+    kernel = 1.0 * RBF([1.0, 1.0]) + White(0.1)
+    model = GaussianProcessRegressor(kernel, n_inducing=40, tol=1e-5, random_state=0)
+    model.fit(rows, y)
+    mean, std = model.predict(rows[:500], return_std=True)
+    assert np.sqrt(np.mean((mean - np.sin(2 * rows[:500, 0])) ** 2)) < 0.05
+    close(std, 0.2, rtol=0.1)  # that of a new y, mostly noise
+    assert model.L_.shape == (40, 40)
+
+
 # -- matrices that are singular, targets that are constant, more columns than rows -----------------------
 
 

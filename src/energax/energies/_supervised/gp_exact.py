@@ -71,7 +71,7 @@ def log_evidence_and_gradient(kernel: Kernel, noise: Any, X: Any, y: Any) -> tup
 _CHUNK_NUMBERS = 2**23
 
 
-def _cross_covariances(kernel: Kernel, X: np.ndarray, points: np.ndarray) -> Iterator[tuple[slice, Any]]:
+def cross_covariances(kernel: Kernel, X: np.ndarray, points: np.ndarray) -> Iterator[tuple[slice, Any]]:
     """Yield slices of the rows of X, and k of these rows and all points; few different shapes."""
     size = pad_size(max(1, min(len(X), _CHUNK_NUMBERS // max(1, len(points)))))
     for start in range(0, len(X), size):
@@ -83,7 +83,7 @@ def _cross_covariances(kernel: Kernel, X: np.ndarray, points: np.ndarray) -> Ite
 def predictive_mean(kernel: Kernel, X: np.ndarray, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return E[f(X)], (m, t), from the weights K⁻¹y of the training points."""
     with jax.enable_x64(True):
-        parts = [cross @ weights for _, cross in _cross_covariances(kernel, X, points)]
+        parts = [cross @ weights for _, cross in cross_covariances(kernel, X, points)]
     return np.concatenate(parts)
 
 
@@ -91,7 +91,7 @@ def predictive_variance(kernel: Kernel, X: np.ndarray, points: np.ndarray, facto
     """Return Var[f(X)] of every row, (m,); rounding below 0 is cut off."""
     with jax.enable_x64(True):
         variance = np.array(kernel.diagonal(X))
-        for rows, cross in _cross_covariances(kernel, X, points):
+        for rows, cross in cross_covariances(kernel, X, points):
             variance[rows] -= (factor.whiten(cross.T) ** 2).sum(0)
     return np.maximum(variance, 0)
 

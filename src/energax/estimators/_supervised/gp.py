@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
-import jax
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 
 from ..._util.arrays import asarray
 from ...algorithms.gaussian.process import Factor
-from ...algorithms.optimise.restarts import LocalMinimum, minimise_from_starts
 from ...energies import GaussianProcess
 from ...energies._supervised import gp_exact as exact
+from ...energies._supervised import gp_inducing as sparse
 from ...errors import BadInput
-from ...kernels import RBF, Kernel
-from ...parameters import trainable_leaves
-from ...programs import use_engine
-from .._base import ConvergenceWarning, EnergyEstimator
+from .._base import ConvergenceWarning
 from .._common.settings import (
     FINITE_NOT_NEGATIVE,
     FLAG,
@@ -30,96 +24,15 @@ from .._common.settings import (
     RANDOM_STATE,
     WHOLE,
     Setting,
-    instance,
     one_of,
     whole,
 )
 from .._common.table import drop_zero_weight
 from .._common.targets import check_targets
+from .._mixture.kmeans import KMeans
+from .process import FREEZE, KERNEL, ProcessEstimator, check_theta
 
-#: The logarithms of hyperparameters stay in this interval, as in scikit-learn.
-_BOUNDS = np.log([1e-5, 1e5])
-#: The standard deviation of the logarithms of random starts.
-_SPREAD = 1.5
-#: Rows from which restarts pay for threads.
-_PARALLEL_ROWS = 200
 _SMALLEST_NOISE = 1e-300
-
-KERNEL = instance(Kernel, "a kernel of energax.kernels", "Try 1.0 * RBF() + White().") | NONE
-FREEZE = Setting(
-    lambda value: all(isinstance(v, str) for v in (value if isinstance(value, list | tuple) else [value])),
-    "names of hyperparameters that are not learned, as 'length_scale' or 'kernels.0.constant_value'",
-)
-
-
-class ProcessEstimator(EnergyEstimator):
-    """What regression and classification by Gaussian processes share: hyperparameters by maximum evidence."""
-
-    kernel_: Kernel
-
-    @contextlib.contextmanager
-    def _precision(self) -> Iterator[None]:
-        """64 bits for every input: the Cholesky factor of a smooth kernel has no digits left in float32."""
-        with jax.enable_x64(True):
-            yield
-
-    def _start_kernel(self) -> tuple[Kernel, np.ndarray]:
-        """Return the kernel to start from, and which of its hyperparameters are learned."""
-        if self.kernel is None:
-            return (1.0 * RBF()), np.zeros(2, bool)
-        kernel = self.kernel.astype(np.float64)
-        if kernel.n_dims not in (None, self.n_features_in_):
-            found = f"{kernel.n_dims} length scales"
-            raise BadInput("kernel", found, f"one, or one for each of the {self.n_features_in_} columns of X")
-        trainable = trainable_leaves(kernel, self.freeze)
-        pairs = zip(jax.tree.leaves(kernel), jax.tree.leaves(trainable), strict=True)
-        flags = [np.full(leaf.size, flag) for leaf, flag in pairs]
-        learned = np.concatenate([np.zeros(0, bool), *flags])
-        return kernel, learned if self.optimizer else np.zeros_like(learned)
-
-    def _maximise_evidence(self, value_and_gradient: Any, n_rows: int) -> Kernel:
-        """Return the kernel with the hyperparameters of largest evidence, the best of all starts.
-
-        `value_and_gradient(kernel)` is log p and its gradient in `kernel.theta`, or None.
-        """
-        kernel, learned = self._start_kernel()
-        self.n_iter_, self.converged_ = 1, True
-        if not learned.any():
-            return kernel
-        theta = kernel.theta
-
-        def objective(free: np.ndarray) -> tuple[float, np.ndarray] | None:
-            full = theta.copy()
-            full[learned] = free
-            found = value_and_gradient(kernel.with_theta(full))
-            return None if found is None else (-found[0], -found[1][learned])
-
-        first = theta[learned]
-        bounds = np.stack([np.minimum(_BOUNDS[0], first), np.maximum(_BOUNDS[1], first)], 1)
-        noise = self._generator().normal(size=(int(self.n_restarts_optimizer), len(first)))
-        starts = [first, *np.clip(first + _SPREAD * noise, bounds[:, 0], bounds[:, 1])]
-        options: dict[str, Any] = {"bounds": bounds, "max_iter": int(self.max_iter), "tol": float(self.tol)}
-        parallel = len(starts) > 1 and n_rows >= _PARALLEL_ROWS
-        # Threads share programs, of which only compiled ones may run in several at once.
-        if parallel:
-            with use_engine("xla"):
-                objective(first)
-                runs = minimise_from_starts(objective, starts, parallel=True, **options)
-        else:
-            runs = minimise_from_starts(objective, starts, **options)
-        best: LocalMinimum = runs[0]
-        self.n_iter_, self.converged_ = max(1, int(best.n_iter)), best.converged
-        if not best.converged:
-            warnings.warn(
-                f"{type(self).__name__} did not converge: L-BFGS stopped after {best.n_iter} iterations "
-                f"({best.message}). Raise max_iter (now {self.max_iter}) or tol, add White() to the kernel, "
-                "or scale the columns of X.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        theta = theta.copy()
-        theta[learned] = best.x
-        return kernel.with_theta(theta)
 
 
 class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
@@ -136,18 +49,23 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         optimizer: "fmin_l_bfgs_b", or None to keep the hyperparameters.
         n_restarts_optimizer: random starts beside the given one.
         normalize_y: whether to shift and scale y to mean 0 and variance 1.
+        n_inducing: the number of inducing points, centers of k-means, which make the cost of n rows
+            O(n · n_inducing²) instead of O(n³); None for an exact process. Add `White()` to the kernel.
         max_iter, tol: L-BFGS ends when the evidence changes relatively by less than `tol`.
         freeze: names of hyperparameters that are not learned.
-        random_state: of the random starts.
+        random_state: of the random starts, and of k-means.
 
     Attributes:
         kernel_: the kernel with the learned hyperparameters.
         energy_: the `GaussianProcess`.
         X_train_, y_train_: the training data, y as normalised.
-        L_, alpha_: the Cholesky factor of K + αI, and (K + αI)⁻¹y.
-        log_marginal_likelihood_value_: log p(y | X), of the normalised y.
+        L_, alpha_: the Cholesky factor of K + αI, and (K + αI)⁻¹y; with inducing points those of K_mm, and
+            the weights of the inducing points.
+        inducing_points_: the inducing points, or None.
+        log_marginal_likelihood_value_: log p(y | X), of the normalised y; with inducing points a lower bound.
 
-    Rasmussen and Williams (2006), Gaussian processes for machine learning, algorithm 2.1.
+    Rasmussen and Williams (2006), Gaussian processes for machine learning, algorithm 2.1; Titsias (2009),
+    Variational learning of inducing variables in sparse Gaussian processes.
 
     >>> from energax.kernels import RBF, White
     >>> X = np.linspace(0, 6, 20)[:, None]
@@ -163,6 +81,7 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         "optimizer": one_of("fmin_l_bfgs_b") | NONE,
         "n_restarts_optimizer": whole(0),
         "normalize_y": FLAG,
+        "n_inducing": WHOLE | NONE,
         "max_iter": WHOLE,
         "tol": FINITE_NOT_NEGATIVE,
         "freeze": FREEZE | NONE,
@@ -177,6 +96,7 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         optimizer="fmin_l_bfgs_b",
         n_restarts_optimizer=0,
         normalize_y=False,
+        n_inducing=None,
         max_iter=200,
         tol=1e-9,
         freeze=None,
@@ -187,6 +107,7 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         self.optimizer = optimizer
         self.n_restarts_optimizer = n_restarts_optimizer
         self.normalize_y = normalize_y
+        self.n_inducing = n_inducing
         self.max_iter = max_iter
         self.tol = tol
         self.freeze = freeze
@@ -198,7 +119,10 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         return tags
 
     def _largest_arrays(self, n, d):
-        return {"kernel": (4 * n * n, "the kernel matrix of all pairs of rows, its factor and its inverse")}
+        if self.n_inducing is not None:
+            m = min(n, int(self.n_inducing))
+            return {"n_inducing": (6 * n * m, "the kernel matrices of all rows and inducing points")}
+        return {"n_inducing": (4 * n * n, "the kernel matrix of all rows, its factor and its inverse")}
 
     # -- learning ----------------------------------------------------------------------------
 
@@ -221,14 +145,44 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         self.X_train_ = X
         targets = self._columns_of_y()
         with self._precision():
-            self._noise = noise = self._make_definite(noise, targets)
-            of_kernel = lambda kernel: exact.log_evidence_and_gradient(kernel, noise, X, targets)
-            self.kernel_ = self._maximise_evidence(of_kernel, len(X))
-            found: Any = exact.log_evidence(self.kernel_, noise, X, targets)
-            self.L_, self.alpha_ = found.factor.lower, found.weights.reshape(y.shape)
-            self.log_marginal_likelihood_value_ = found.value
-            self.energy_ = GaussianProcess(self.kernel_, asarray(noise), X.shape[1], len(X))
+            self.inducing_points_ = self._find_inducing_points()
+            fit = self._fit_exact if self.inducing_points_ is None else self._fit_inducing
+            fit(noise, targets)
+            self.alpha_: np.ndarray = np.reshape(self.alpha_, (-1, *y.shape[1:]))
+            self.energy_ = GaussianProcess(self.kernel_, asarray(self._noise), X.shape[1], len(X))
         return self
+
+    def _fit_exact(self, noise: np.ndarray, y: np.ndarray) -> None:
+        X = self.X_train_
+        self._noise = noise = self._make_definite(noise, y)
+        of_kernel = lambda kernel: exact.log_evidence_and_gradient(kernel, noise, X, y)
+        self.kernel_ = self._maximise_evidence(of_kernel, len(X))
+        found: Any = exact.log_evidence(self.kernel_, noise, X, y)
+        self.L_, self.alpha_ = found.factor.lower, found.weights
+        self.log_marginal_likelihood_value_ = found.value
+
+    def _fit_inducing(self, noise: np.ndarray, y: np.ndarray) -> None:
+        X, self._noise = self.X_train_, noise
+        points: Any = self.inducing_points_
+        of_kernel = lambda kernel: sparse.bound_and_gradient(kernel, points, noise, X, y)
+        self.kernel_ = self._maximise_evidence(of_kernel, len(X))
+        found = sparse.summarise(self.kernel_, points, noise, X, y)
+        if not np.isfinite(found.bound):
+            expected, remedy = "kernel matrices that are positive definite", "Raise alpha, or add White()."
+            raise BadInput("kernel", f"{self.kernel_!r} with alpha={self.alpha!r}", expected, remedy)
+        self.L_, self._noisy_root, self.alpha_ = found.root, found.noisy_root, found.weights
+        self.log_marginal_likelihood_value_ = float(found.bound)
+
+    def _find_inducing_points(self) -> np.ndarray | None:
+        """Return the centers of k-means, or all rows if there are no more."""
+        if self.n_inducing is None:
+            return None
+        if self.n_inducing >= len(self.X_train_):
+            return self.X_train_
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # any centers will do
+            means = KMeans(int(self.n_inducing), n_init=1, max_iter=10, random_state=self._seed())
+            return np.asarray(means.fit(self.X_train_).cluster_centers_, np.float64)
 
     def _make_definite(self, noise: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return the noise, with jitter if the matrix of the first kernel is not positive definite."""
@@ -290,20 +244,23 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         X = self._check_new_X(X).astype(np.float64)
         targets = self.y_train_.shape[1:]
         with self._precision():
-            weights = self.alpha_.reshape(len(self.alpha_), -1)
-            mean = exact.predictive_mean(self.kernel_, X, self.X_train_, weights)
+            points, module, root = self._posterior()
+            mean = exact.predictive_mean(self.kernel_, X, points, self.alpha_.reshape(len(points), -1))
             mean = (mean.reshape(len(X), *targets) * self._y_scale + self._y_mean).astype(self.dtype_)
             if return_cov:
-                covariance = exact.predictive_covariance(self.kernel_, X, self.X_train_, self._factor)
+                covariance = module.predictive_covariance(self.kernel_, X, points, root)
                 return mean, np.multiply.outer(covariance, self._y_scale**2).astype(self.dtype_)
             if return_std:
-                variance = exact.predictive_variance(self.kernel_, X, self.X_train_, self._factor)
+                variance = module.predictive_variance(self.kernel_, X, points, root)
                 return mean, np.multiply.outer(np.sqrt(variance), self._y_scale).astype(self.dtype_)
         return mean
 
-    @property
-    def _factor(self) -> Factor:
-        return Factor(self.L_, 0.0)
+    def _posterior(self) -> tuple[np.ndarray, Any, Any]:
+        """Return the points that predictions are made from, the module that makes them, and its factors."""
+        if self.inducing_points_ is None:
+            return self.X_train_, exact, Factor(self.L_, 0.0)
+        found = sparse.Inducing(self.log_marginal_likelihood_value_, self.alpha_, self.L_, self._noisy_root)
+        return self.inducing_points_, sparse, found
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draw f at all rows together: (m, n_samples), or (m, n_targets, n_samples)."""
@@ -334,21 +291,13 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         if theta is None and not eval_gradient:
             return self.log_marginal_likelihood_value_
         kernel = self.kernel_ if theta is None else self.kernel_.with_theta(check_theta(theta))
-        X, y = self.X_train_, self._columns_of_y()
+        X, y, points = self.X_train_, self._columns_of_y(), self.inducing_points_
+        nothing = (-np.inf, np.zeros(len(kernel.theta)))
         with self._precision():
+            if points is not None:
+                found = sparse.bound_and_gradient(kernel, points, self._noise, X, y) or nothing
+                return found if eval_gradient else found[0]
             if eval_gradient:
-                found = exact.log_evidence_and_gradient(kernel, self._noise, X, y)
-                return found if found is not None else (-np.inf, np.zeros(len(kernel.theta)))
+                return exact.log_evidence_and_gradient(kernel, self._noise, X, y) or nothing
             value = exact.log_evidence(kernel, self._noise, X, y, jitter=False)
             return -np.inf if value is None else value.value
-
-
-def check_theta(theta: Any) -> np.ndarray:
-    """Return logarithms of hyperparameters as a vector; raise if they are not numbers."""
-    try:
-        array = np.asarray(theta, np.float64)
-    except (TypeError, ValueError):
-        raise BadInput("theta", type(theta).__name__, "a vector of numbers") from None
-    if array.ndim != 1 or not np.isfinite(array).all() or (np.abs(array) > 700).any():
-        raise BadInput("theta", f"shape {array.shape}", "a vector of finite numbers between −700 and 700")
-    return array

@@ -52,7 +52,7 @@ class ConditionalQuery:
 
     @property
     def kind(self) -> Any:
-        """ "estimate" if one of the two free energies is."""
+        """What the number is: an estimate if one of the two free energies is."""
         return "exact" if isinstance(self.method, Exact | Enumeration) else "estimate"
 
     def plan(self) -> Plan:
@@ -74,7 +74,7 @@ def free_energy_method(query: Query, method: Any = None) -> Any:
     """
     if method is not None and not hasattr(method, "free_energies"):
         raise Unsuitable(
-            f"log_prob(..., given=): {type(method).__name__} gives no free energy. Use Enumeration()."
+            f"log_prob(..., given=): {type(method).__name__} gives no exact free energy. Use Enumeration()."
         )
     if has_closed_form(query) and not isinstance(method, Enumeration):
         return Exact()

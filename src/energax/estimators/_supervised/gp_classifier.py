@@ -1,0 +1,210 @@
+"""Classification by Gaussian processes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from ...algorithms.gaussian.laplace import Mode
+from ...algorithms.gaussian.process import Factor
+from ...energies import LogisticProcess
+from ...energies._supervised import gp_laplace as laplace
+from ...errors import BadInput
+from ...kernels import Kernel
+from .._base import ConvergenceWarning
+from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, NONE, RANDOM_STATE, WHOLE, Setting, one_of, whole
+from .._common.sklearn_errors import translate_sklearn_errors
+from .._common.table import drop_zero_weight
+from .base import check_labels
+from .process import FREEZE, KERNEL, ProcessEstimator, check_theta
+
+
+class GaussianProcessClassifier(ClassifierMixin, ProcessEstimator):
+    """Classification by Gaussian processes: p(y = 1 | x) = E[σ(f(x))], f ~ GP(0, k), by Laplace's method.
+
+    p(f | X, y) is replaced by the Gaussian with its mode, found by Newton's method, and its curvature there.
+    The hyperparameters of the kernel maximise the evidence log p(y | X) of this approximation. Several
+    classes: one process for each against all others, with its own hyperparameters, and probabilities that are
+    normalised, as in scikit-learn. It computes in float64, and answers in the dtype of X.
+
+    Args:
+        kernel: k, of `energax.kernels`; None for RBF with length scale 1, which is not learned.
+        optimizer: "fmin_l_bfgs_b", or None to keep the hyperparameters.
+        n_restarts_optimizer: random starts beside the given one.
+        max_iter, tol: L-BFGS ends when the evidence changes relatively by less than `tol`.
+        freeze: names of hyperparameters that are not learned.
+        random_state: of the random starts.
+
+    Attributes:
+        classes_: the labels.
+        kernels_: the kernel of every process with the learned hyperparameters; one for two classes.
+        energies_: the `LogisticProcess` of every process.
+        log_marginal_likelihood_value_: log p(y | X); the mean over processes if there are several.
+
+    Williams and Barber (1998), Bayesian classification with Gaussian processes; Rasmussen and Williams
+    (2006), Gaussian processes for machine learning, algorithms 3.1 and 5.1.
+
+    >>> from energax.kernels import RBF
+    >>> X = np.linspace(-3, 3, 30)[:, None]
+    >>> model = GaussianProcessClassifier(1.0 * RBF()).fit(X, np.abs(X[:, 0]) > 1)
+    >>> model.predict([[0.0], [2.5]]), bool(model.predict_proba([[0.0]])[0, 0] > 0.9)
+    (array([False,  True]), True)
+    """
+
+    _settings: ClassVar[dict[str, Setting]] = {
+        "kernel": KERNEL,
+        "optimizer": one_of("fmin_l_bfgs_b") | NONE,
+        "n_restarts_optimizer": whole(0),
+        "max_iter": WHOLE,
+        "tol": FINITE_NOT_NEGATIVE,
+        "freeze": FREEZE | NONE,
+        "random_state": RANDOM_STATE,
+    }
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts_optimizer=0,
+        max_iter=200,
+        tol=1e-9,
+        freeze=None,
+        random_state=None,
+    ):
+        self.kernel = kernel
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.max_iter = max_iter
+        self.tol = tol
+        self.freeze = freeze
+        self.random_state = random_state
+
+    def _largest_arrays(self, n, d):
+        return {"kernel": (6 * n * n, "the kernel matrix of all pairs of rows, its factor and its inverse")}
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the processes.
+
+        Args:
+            X: a table (n_samples, n_features).
+            y: the labels, numbers or strings, (n_samples,).
+            sample_weight: the weights of the rows, (n_samples,): a row counts in the likelihood as often.
+        """
+        if y is None:
+            name = type(self).__name__
+            expected = f"labels: {name} requires y to be passed, but the target y is None"
+            raise BadInput("y", "None", expected)
+        X, y = self._check_X(X, reset=True, y=y)
+        X = X.astype(np.float64)
+        weight = self._check_weight(sample_weight, X)
+        check_labels("y", y)
+        with translate_sklearn_errors("y", "class labels"):
+            check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            found = f"only one class, {self.classes_.tolist()[0]!r}"
+            raise BadInput("y", found, "labels of at least 2 classes")
+        X, index, weight = drop_zero_weight(X, index, weight=weight)
+        self.X_train_ = X
+        self._weight = np.ones(len(X)) if weight is None else weight.astype(np.float64)
+        several = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+        self._signs = np.stack([np.where(index == c, 1.0, -1.0) for c in several])
+        with self._precision():
+            fits = [self._fit_one(sign) for sign in self._signs]
+        self.kernels_ = tuple(kernel for kernel, _ in fits)
+        self._modes = [mode._asdict() | {"factor": mode.factor.lower} for _, mode in fits]
+        d, n = X.shape[1], len(X)
+        self.energies_ = tuple(LogisticProcess(kernel, d, n) for kernel in self.kernels_)
+        self.energy_ = self.energies_[0]
+        self.log_marginal_likelihood_value_ = float(np.mean([mode.log_evidence for _, mode in fits]))
+        return self
+
+    def _fit_one(self, sign: np.ndarray) -> tuple[Kernel, Mode]:
+        """Return kernel and mode of the process of one class, +1, against the others, −1."""
+        X, weight = self.X_train_, self._weight
+        of_kernel = lambda kernel: laplace.evidence_and_gradient(kernel, X, sign, weight)
+        kernel = self._maximise_evidence(of_kernel, len(X))
+        mode = laplace.fit_mode(kernel, X, sign, weight)
+        if mode is None:
+            remedy = "Scale the columns of X, or start from other hyperparameters."
+            raise BadInput("kernel", f"{kernel!r}, whose matrix is not finite", "a finite matrix", remedy)
+        if not mode.converged:
+            warnings.warn(
+                "GaussianProcessClassifier: Newton's method for the mode did not converge in 100 steps. "
+                "Lower the variance of the kernel, or scale the columns of X.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return kernel, mode
+
+    @property
+    def kernel_(self) -> Kernel:  # type: ignore[override]
+        """The kernel with the learned hyperparameters; of several classes, that of the first."""
+        self._check_fitted()
+        return self.kernels_[0]
+
+    # -- predictions -------------------------------------------------------------------------
+
+    def _mode(self, i: int) -> Mode:
+        fields = dict(self._modes[i])
+        return Mode(**(fields | {"factor": Factor(fields["factor"], 0.0)}))
+
+    def _positive(self, X: Any) -> np.ndarray:
+        """Return p(y = +1 | x) of every row and process, (m, processes)."""
+        X = self._check_new_X(X).astype(np.float64)
+        with self._precision():
+            each = [
+                laplace.positive_probability(kernel, X, self.X_train_, self._mode(i))
+                for i, kernel in enumerate(self.kernels_)
+            ]
+        return np.stack(each, 1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of every class for every row, (m, n_classes)."""
+        positive = self._positive(X)
+        if len(self.classes_) == 2:
+            return np.concatenate([1 - positive, positive], 1).astype(self.dtype_)
+        total = positive.sum(1, keepdims=True)
+        uniform = np.full_like(positive, 1 / positive.shape[1])
+        return np.where(total > 0, positive / np.where(total > 0, total, 1), uniform).astype(self.dtype_)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of `predict_proba`, (m, n_classes)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable label for every row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(1)]
+
+    def log_marginal_likelihood(
+        self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
+    ) -> Any:
+        """Return Laplace's log p(y | X), and with `eval_gradient` its gradient in theta.
+
+        Args:
+            theta: the logarithms of the hyperparameters, in the order of `kernel_.theta`, the same for all
+                processes; None for those that were learned.
+            eval_gradient: whether to return (value, gradient); for two classes only.
+            clone_kernel: ignored: kernels do not change.
+        """
+        self._check_fitted()
+        FLAG.check("eval_gradient", eval_gradient)
+        if theta is None and not eval_gradient:
+            return self.log_marginal_likelihood_value_
+        if eval_gradient and len(self.kernels_) > 1:
+            raise BadInput("eval_gradient", "True, for several classes", "two classes")
+        kernels = (
+            self.kernels_ if theta is None else [k.with_theta(check_theta(theta)) for k in self.kernels_]
+        )
+        with self._precision():
+            pairs = zip(kernels, self._signs, strict=True)
+            found = [laplace.evidence_and_gradient(k, self.X_train_, s, self._weight) for k, s in pairs]
+        values = [(-np.inf, np.zeros(len(kernels[0].theta))) if one is None else one for one in found]
+        return values[0] if eval_gradient else float(np.mean([value for value, _ in values]))
