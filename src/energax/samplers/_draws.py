@@ -33,7 +33,7 @@ class Draws(Mapping):
         chains: arrays by name, of shape (n_chains, n_draws, *shape of the variable); for draws
             given many rows (n_chains, n_draws, rows, *shape).
         method: the name of the method or sampler.
-        exact: whether the draws are independent and exact; else they are Markov chains.
+        exact: whether the draws are independent and exact, but for the caveat; else they are Markov chains.
         info: values of every move, such as `acceptance` and `divergent`, (n_chains, n_draws) each.
         caveat: a known bias, which the verdict repeats.
         fixed: masks by name, True for coordinates that were given; these are not diagnosed.
@@ -179,7 +179,8 @@ class Draws(Mapping):
         if diverged:
             return f"diverged: {', '.join(diverged)} not finite; use a smaller step"
         if self.exact:
-            return f"{self.n} exact, independent draws ({self.method})"
+            kind = f"independent draws ({self.method}); {self.caveat}" if self.caveat else None
+            return f"{self.n} {kind or f'exact, independent draws ({self.method})'}"
         if self._checked is not None:
             return self._checked.verdict
         problems, summary = self._problems(), self._summary()

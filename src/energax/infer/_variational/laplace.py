@@ -171,7 +171,7 @@ class LaplacePosterior(Posterior):
     def _draw(self, n, key):
         values = self._values(self._draw_u(n, key))
         values = {k: (v if self._query.batched else v[:, 0])[None] for k, v in values.items()}
-        return Draws(values, method=self.method, exact=True)
+        return Draws(values, method=self.method, exact=True, caveat="of a Gaussian approximation")
 
     def _compute_marginals(self):
         return {}
