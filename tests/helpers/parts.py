@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from quick import evaluate
+from sklearn.base import is_classifier, is_regressor
 
 import energax
-from energax import Mixture, energies, infer, learn, nn, samplers
+from energax import Mixture, energies, estimators, infer, learn, nn, samplers
 from energax.catalog import Row
 from energax.errors import EnergaxError
 from energax.parameters import trainable_leaves
@@ -335,6 +336,24 @@ def takes_tables(row: Row) -> bool:
         cls().__sklearn_tags__().input_tags.two_d_array
         and "lengths" not in inspect.signature(cls.fit).parameters
     )
+
+
+def is_supervised(model):
+    return is_classifier(model) or is_regressor(model)
+
+
+def fit_estimator(name, X, y):
+    """The example of an estimator, fitted; y is for classifiers and regressors."""
+    cls = getattr(estimators, name)
+    seed = {"random_state": 3} if "random_state" in inspect.signature(cls).parameters else {}
+    model = cls(**ESTIMATORS[name], **seed)
+    return model.fit(X, y) if is_supervised(model) else model.fit(X)
+
+
+def output_of(model, X):
+    """The main output of an estimator for some rows."""
+    methods = ("predict_proba", "score_samples", "transform", "predict")
+    return getattr(model, next(name for name in methods if hasattr(model, name)))(X)
 
 
 def find_learner(energy):

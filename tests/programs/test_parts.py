@@ -16,13 +16,15 @@ from parts import (
     OBJECTIVES,
     SAMPLERS,
     find_learner,
+    fit_estimator,
     mixed_network,
     observed,
+    output_of,
     rows_of,
 )
 
 import energax
-from energax import estimators, infer, learn
+from energax import infer, learn
 from energax.errors import Unsuitable
 from energax.programs import _jit, clear, jit, use_engine
 
@@ -137,17 +139,9 @@ def test_an_estimator(name, compare):
     if name.startswith("Bernoulli"):
         X = (X > 1.5).astype(np.float32)
 
-    def fit():
-        model = getattr(estimators, name)(**ESTIMATORS[name], random_state=3)
-        return model.fit(X, y) if "Classifier" in name else model.fit(X)
-
-    def predict(model):
-        method = next(a for a in ("predict_proba", "score_samples", "transform") if hasattr(model, a))
-        return getattr(model, method)(X)
-
     if name in FITTED_ONCE:
         with use_engine("numpy"):
-            model = fit()
-        compare(lambda: predict(model), rtol=1e-3, atol=1e-3)
+            model = fit_estimator(name, X, y)
+        compare(lambda: output_of(model, X), rtol=1e-3, atol=1e-3)
     else:
-        compare(lambda: predict(fit()), rtol=1e-3, atol=1e-3)
+        compare(lambda: output_of(fit_estimator(name, X, y), X), rtol=1e-3, atol=1e-3)
