@@ -1,4 +1,4 @@
-"""Logistic regression on a9a (32 561 × 123, sparse) to the same objective, in a warm process and in a fresh one."""
+"""Logistic regression on a9a (32 561 × 123, sparse) to the same objective, warm and in a fresh process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import numpy as np
 from .bench_first import Loop, Run, _run
 from .case import Case
 
-#: Newton's last step ends 4e-12 above the minimum, relative to it. L-BFGS of scikit-learn ends there with this
-#: tolerance, and with its default of 1e-4 at 9e-5.
+#: Newton's last step ends 4e-12 above the minimum, relative to it. L-BFGS of scikit-learn ends there with
+#: this tolerance, and with its default of 1e-4 at 9e-5.
 _TOL = 1e-8
 
 

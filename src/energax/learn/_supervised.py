@@ -184,7 +184,7 @@ class CrossEntropy(SupervisedLoss):
         found = batch.sum_chunks(chunk, size) / jnp.where(total > 0, total, 1)
         leaves = jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array))
         penalised = np.concatenate([np.full(leaf.size, leaf.ndim >= 2) for leaf in leaves])
-        return found + jnp.diag(self.l2 * penalised.astype(found.dtype))
+        return found + self.l2 * np.diag(penalised).astype(found.dtype)
 
 
 def _drop_missing_targets(batch: Batch, target: str) -> Batch:

@@ -92,7 +92,8 @@ def newton_direction(gradient: Any, hessian: Any) -> Any:
 
 def unit_diagonal(hessian: Any) -> tuple[Any, Any]:
     """(D H D with a diagonal of ones, the diagonal of D): units in which all coordinates curve alike."""
-    diagonal = jnp.abs(jnp.diagonal(hessian))
+    # Not `jnp.diagonal`, which is many operations.
+    diagonal = jnp.abs((hessian * jnp.eye(hessian.shape[0], dtype=hessian.dtype)).sum(0))
     scale = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1)), 1)
     return hessian * scale * scale[:, None], scale
 
@@ -104,7 +105,7 @@ def solve_damped(matrix: Any, right: Any) -> Any:
 
     def is_indefinite(attempt):
         i, _, factor = attempt
-        return (i < _MAX_DAMPINGS) & ~jnp.isfinite(jnp.diagonal(factor)).all()
+        return (i < _MAX_DAMPINGS) & ~jnp.isfinite(factor[-1]).all()
 
     def raise_damping(attempt):
         i, damping, _ = attempt

@@ -12,7 +12,7 @@ from ..._util.sizes import map_table
 from ...energies import Gaussian, NeuralRegressor
 from ...learn import NegativeLogLikelihood
 from .._common.scaling import mean_and_scale
-from .._common.settings import COMMON, FINITE_NOT_NEGATIVE, NONE, WHOLE, number, one_of
+from .._common.settings import COMMON, FINITE_NOT_NEGATIVE, FLAG, NONE, WHOLE, number, one_of
 from .network import NetworkEstimator
 from .regressor import Regressor, predict_rows
 
@@ -196,6 +196,7 @@ class MLPRegressor(NetworkEstimator, Regressor):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return f(x) of every row, (n,); with `return_std` also σ of every row, (n,)."""
+        FLAG.check("return_std", return_std)
         X = self._check_new_X(X)
         with self._precision():
             units = map_table(lambda rows: predict_rows(self.energy_, rows), self._standardise(X))
