@@ -272,7 +272,9 @@ def sum_table(function: Callable[[Any, np.ndarray], Any], tree: Any, weight: np.
     10.0
     """
     n = number_of_rows(tree)
-    size = PREDICT_ROWS.value if n > PREDICT_ROWS.value else pad_size(n)
+    width = sum(leaf[:1].size for leaf in jax.tree.leaves(tree))
+    most = min(PREDICT_ROWS.value, power_of_two(QUERY_NUMBERS.rows(width)))
+    size = most if n > most else pad_size(n)
     total = None
     for some in slices(n, size):
         rows, weights = jax.tree.map(lambda a: a[some], (tree, weight))  # noqa: B023

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 import energax
 from energax.errors import BadInput
-from energax.estimators import NaiveBayes
+from energax.estimators import LinearDiscriminantAnalysis, NaiveBayes, QuadraticDiscriminantAnalysis
 from energax.estimators._supervised.column_kinds import encode, find_kind, find_strings
 
 X, Y = load_iris(return_X_y=True)
@@ -233,6 +233,25 @@ def test_draws_have_the_labels_of_y():
     assert rows.shape == (300, 4) and set(labels) == {"a", "b", "c"}
 
 
+def test_draws_have_the_values_of_categories():
+    frame, y = mixed()
+    rows, _ = NaiveBayes().fit(frame, y).sample(100, random_state=0)
+    assert set(rows[:, 2]) == {"red", "green", "blue"} and rows[:, 3].astype(float).max() > 3
+    model = NaiveBayes("categorical").fit(2 * CODES + 5, Y)
+    assert set(np.unique(model.sample(100, random_state=0)[0])) == {5.0, 7.0, 9.0, 11.0}
+
+
+def test_a_class_of_probability_zero_is_never_predicted():
+    for model in (
+        NaiveBayes(priors=[0, 0.5, 0.5]),
+        LinearDiscriminantAnalysis(priors=[0, 0.5, 0.5]),
+        QuadraticDiscriminantAnalysis(priors=[0, 0.5, 0.5]),
+    ):
+        found = model.fit(X, Y).predict_proba(X)
+        np.testing.assert_array_equal(found[:, 0], 0)
+        np.testing.assert_allclose(found.sum(1), 1)
+
+
 def test_titanic(shared_data):
     """Counts as weights: the survivors of the Titanic by class, sex and age, given as strings."""
     table = pd.read_csv(shared_data / "rdatasets" / "datasets-Titanic.csv")
@@ -289,8 +308,14 @@ def test_bad_input_after_fit():
     model = NaiveBayes().fit(frame, y)
     with pytest.raises(BadInput, match=r"^X: found 3 in column 2; expected strings"):
         model.predict(frame.assign(colour=3))
+    given = NaiveBayes({"smokes": "bernoulli"}).fit(frame, y)
     with pytest.raises(BadInput, match=r"column 1, whose kind is 'bernoulli'.*kinds="):
-        model.predict(frame.assign(smokes=0.5))
+        given.predict(frame.assign(smokes=0.5))
+    with pytest.raises(BadInput, match=r"column 1, whose kind is 'bernoulli'.*kinds="):
+        model.partial_fit(frame.assign(smokes=0.5), y)
+    np.testing.assert_array_equal(  # found, not given: an impossible value is missing
+        model.predict_proba(frame.assign(smokes=0.5)), model.predict_proba(frame.assign(smokes=np.nan))
+    )
     with pytest.raises(BadInput, match="only one class"):
         NaiveBayes().fit(X[:50], Y[:50])
     with pytest.raises(BadInput, match="kinds: found 'gaussian' for column 2, which has strings"):

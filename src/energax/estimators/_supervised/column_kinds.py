@@ -112,8 +112,10 @@ def encode(column: np.ndarray, categories: np.ndarray) -> np.ndarray:
 # -- kinds -------------------------------------------------------------------------------------------------
 
 
-def column_kinds(kinds: Any, X: np.ndarray, names: Any, strings: dict[int, Any]) -> list[str]:
-    """Return the kind of every column of X: given by `kinds`, or found in its values.
+def column_kinds(
+    kinds: Any, X: np.ndarray, names: Any, strings: dict[int, Any]
+) -> tuple[list[str], list[int]]:
+    """Return the kind of every column of X, given by `kinds` or found in its values, and where it was found.
 
     Args:
         kinds: the argument of the estimator.
@@ -127,7 +129,7 @@ def column_kinds(kinds: Any, X: np.ndarray, names: Any, strings: dict[int, Any])
         if j in strings and kind not in ("auto", "categorical"):
             raise BadInput("kinds", f"{kind!r} for column {j}, which has strings", "'categorical' or 'auto'")
         found.append(("categorical" if j in strings else find_kind(X[:, j])) if kind == "auto" else kind)
-    return found
+    return found, [j for j, kind in enumerate(given) if kind == "auto"]
 
 
 def _given_kinds(kinds: Any, d: int, names: Any) -> list[str]:
@@ -169,8 +171,11 @@ def _are_counts(column: np.ndarray) -> bool:
     return bool((np.isnan(column) | ((column >= 0) & (column == np.floor(column)))).all())
 
 
-def check_kinds(X: np.ndarray, kinds: list[str]) -> None:
-    """Raise if a value is none of its column: not 0 or 1, or no whole number from 0 on."""
+def drop_impossible(X: np.ndarray, kinds: list[str], lenient: frozenset[int] = frozenset()) -> np.ndarray:
+    """Return X with NaN for values that their column cannot have, if it is in `lenient`; else raise.
+
+    A Bernoulli column has 0 and 1, one of counts whole numbers from 0 on.
+    """
     for j, kind in enumerate(kinds):
         if kind not in ("bernoulli", "count"):
             continue
@@ -180,7 +185,12 @@ def check_kinds(X: np.ndarray, kinds: list[str]) -> None:
         else:
             small = (column >= 0) & (column <= np.iinfo(np.int32).max)
             valid, expected = np.isnan(column) | (small & (column == np.floor(column))), "whole numbers >= 0"
-        if not valid.all():
+        if valid.all():
+            continue
+        if j not in lenient:
             i = int(np.argmin(valid))
             found = f"{column[i]:g} in row {i}, column {j}, whose kind is {kind!r}"
             raise BadInput("X", found, expected, _REMEDY)
+        X = X.copy()
+        X[:, j] = np.where(valid, column, np.nan)
+    return X

@@ -17,8 +17,8 @@ from .._common.table import check_no_empty_column, mask_missing
 from .column_kinds import (
     KIND_NAMES,
     KINDS,
-    check_kinds,
     column_kinds,
+    drop_impossible,
     encode,
     find_strings,
     is_missing,
@@ -32,7 +32,9 @@ class NaiveBayes(GenerativeClassifier):
     """Naive Bayes for mixed columns: p(y | x) ∝ p(y) Π_j p(x_j | y), columns independent given the class.
 
     A column is normal, Bernoulli, categorical or Poisson given the class. NaN marks a missing value, whose
-    factor is left out, in learning and in prediction. A category that did not occur in learning is missing.
+    factor is left out, in learning and in prediction. A category that did not occur in learning is missing,
+    and so is a value that its column cannot have, such as 2 among 0 and 1, if the kind was not given but
+    found.
     Learning is one pass over the rows, and `partial_fit` on pieces gives the result of `fit` on all rows.
 
     Args:
@@ -130,8 +132,10 @@ class NaiveBayes(GenerativeClassifier):
         if reset:
             check_no_empty_column(mask_missing(X))
             names = getattr(self, "feature_names_in_", None)
-            self.kinds_ = column_kinds(self.kinds, X, names, dict.fromkeys(self._string_columns))
+            strings = dict.fromkeys(self._string_columns)
+            self.kinds_, self._found_kinds = column_kinds(self.kinds, X, names, strings)
         self._add_categories(X)
+        drop_impossible(X, self.kinds_)  # raises: the kind of a column cannot change any more
         data = {**self._to_data(X), "z": index}
         with self._precision():
             self._centre = self._find_centre(X, index, None if reset else self._statistics["weight"])
@@ -268,7 +272,7 @@ class NaiveBayes(GenerativeClassifier):
         return super()._check_new_X(self._encode_strings(X, learn=False), **options)
 
     def _to_data(self, X: np.ndarray) -> dict[str, Any]:
-        check_kinds(X, self.kinds_)
+        X = drop_impossible(X, self.kinds_, frozenset(self._found_kinds))
         numbers = [j for j in self.categories_ if j not in self._string_columns]
         if numbers:
             X = X.copy()
@@ -279,6 +283,19 @@ class NaiveBayes(GenerativeClassifier):
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
         """Return log p(x, y) of every row and class, (n, k)."""
         return self._scores(X)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows from the model; return them, with the values of categories, and their labels.
+
+        Args:
+            n_samples: the number of rows; an array of objects if a column has strings.
+            random_state: a seed or a `RandomState`.
+        """
+        rows, labels = super().sample(n_samples, random_state)
+        rows = rows.astype(object) if self._string_columns else rows
+        for j, values in self.categories_.items():
+            rows[:, j] = values[rows[:, j].astype(int)]
+        return rows, labels
 
     # -- attributes with scikit-learn's names --------------------------------------------------
 
