@@ -133,6 +133,14 @@ def test_association_is_not_intervention(capsys):
     assert abs(seen) < 1e-9 and abs(done) < 1e-9 and within < -0.3  # explaining away
 
 
+def test_gaussian_process(capsys, tmp_path):
+    found = load(ROOT / "examples" / "gaussian_process.py").main(str(tmp_path / "draws.png"))
+    assert found["evidence, learned"] > found["evidence"]
+    assert found["largest error between the data"] < 4 * found["deviation between the data"]
+    assert found["deviation far from them"] > 0.8  # that of the prior is 1
+    assert (tmp_path / "draws.png").stat().st_size > 10_000
+
+
 @pytest.mark.slow
 def test_tracking(capsys):
     found = load(ROOT / "examples" / "tracking.py").main()

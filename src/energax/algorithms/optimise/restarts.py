@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-import threadpoolctl
+
+from ..._util.blas import limit_blas
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray] | None]
 
@@ -76,7 +77,7 @@ def minimise_from_starts(
         runs = [run(np.asarray(start)) for start in starts]
     else:
         # Runs that share the cores must not start a BLAS thread per core each.
-        with threadpoolctl.threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
+        with limit_blas(1), ThreadPoolExecutor(n_threads) as pool:
             jobs = [pool.submit(contextvars.copy_context().run, run, np.asarray(s)) for s in starts]
             runs = [job.result() for job in jobs]
     return sorted(runs, key=lambda found: found.value)

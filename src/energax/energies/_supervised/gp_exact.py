@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.blas import limit_blas
 from ..._util.sizes import pad_size
 from ...algorithms.gaussian.process import Evidence, Factor, evidence, evidence_slope
 from ...kernels import Kernel
@@ -32,6 +33,7 @@ def _pull_back(kernel: Kernel, X: Any, inverse: Any, weights: Any) -> Any:
     return pull(evidence_slope(inverse, weights))[0]
 
 
+@limit_blas()
 def log_evidence(kernel: Kernel, noise: Any, X: Any, y: Any, *, jitter: bool = True) -> Evidence | None:
     """Return log p(y | X) of columns y (n, t), with K⁻¹y and the factor; None if K is not definite.
 
@@ -47,6 +49,7 @@ def log_evidence(kernel: Kernel, noise: Any, X: Any, y: Any, *, jitter: bool = T
     return evidence(covariance, y, jitter=jitter)
 
 
+@limit_blas()
 def log_evidence_and_gradient(kernel: Kernel, noise: Any, X: Any, y: Any) -> tuple[float, np.ndarray] | None:
     """Return log p(y | X) and its gradient in `kernel.theta`, the logarithms of the hyperparameters.
 
@@ -80,6 +83,7 @@ def cross_covariances(kernel: Kernel, X: np.ndarray, points: np.ndarray) -> Iter
         yield slice(start, start + len(rows)), np.asarray(kernel.matrix(padded, points))[: len(rows)]
 
 
+@limit_blas()
 def predictive_mean(kernel: Kernel, X: np.ndarray, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return E[f(X)], (m, t), from the weights K⁻¹y of the training points."""
     with jax.enable_x64(True):
@@ -87,6 +91,7 @@ def predictive_mean(kernel: Kernel, X: np.ndarray, points: np.ndarray, weights: 
     return np.concatenate(parts)
 
 
+@limit_blas()
 def predictive_variance(kernel: Kernel, X: np.ndarray, points: np.ndarray, factor: Factor) -> np.ndarray:
     """Return Var[f(X)] of every row, (m,); rounding below 0 is cut off."""
     with jax.enable_x64(True):
@@ -96,6 +101,7 @@ def predictive_variance(kernel: Kernel, X: np.ndarray, points: np.ndarray, facto
     return np.maximum(variance, 0)
 
 
+@limit_blas()
 def predictive_covariance(kernel: Kernel, X: np.ndarray, points: np.ndarray, factor: Factor) -> np.ndarray:
     """Return the covariance of f at all rows of X, (m, m)."""
     with jax.enable_x64(True):

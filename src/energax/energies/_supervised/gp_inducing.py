@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.blas import limit_blas
 from ...algorithms.gaussian.process import add_jitter
 from ...kernels import Kernel
 from ...programs import jit
@@ -63,6 +64,7 @@ def _compiled_gradient(kernel: Kernel, points: Any, noise: Any, X: Any, y: Any) 
     return jax.value_and_grad(lambda kernel: _summarise(kernel, points, noise, X, y).bound)(kernel)
 
 
+@limit_blas()
 def summarise(
     kernel: Kernel, points: np.ndarray, noise: np.ndarray, X: np.ndarray, y: np.ndarray
 ) -> Inducing:
@@ -81,6 +83,7 @@ def summarise(
         return Inducing(*map(np.asarray, _compiled(kernel, points, noise, X, y)))
 
 
+@limit_blas()
 def bound_and_gradient(
     kernel: Kernel, points: np.ndarray, noise: np.ndarray, X: np.ndarray, y: np.ndarray
 ) -> tuple[float, np.ndarray] | None:
@@ -91,6 +94,7 @@ def bound_and_gradient(
     return (float(value), gradient) if np.isfinite(value) and np.isfinite(gradient).all() else None
 
 
+@limit_blas()
 def predictive_variance(kernel: Kernel, X: np.ndarray, points: np.ndarray, found: Inducing) -> np.ndarray:
     """Return Var[f(X)] of every row, (m,); rounding below 0 is cut off."""
     from scipy.linalg import solve_triangular
@@ -104,6 +108,7 @@ def predictive_variance(kernel: Kernel, X: np.ndarray, points: np.ndarray, found
     return np.maximum(variance, 0)
 
 
+@limit_blas()
 def predictive_covariance(kernel: Kernel, X: np.ndarray, points: np.ndarray, found: Inducing) -> np.ndarray:
     """Return the covariance of f at all rows of X, (m, m)."""
     from scipy.linalg import solve_triangular

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..._util.blas import limit_blas
 from ...algorithms.gaussian.laplace import Mode, evidence_slope, find_mode, mean_sigmoid, predict
 from ...kernels import Kernel
 from ...programs import jit
@@ -20,12 +21,14 @@ def _pull_back(kernel: Kernel, X: Any, slope: Any) -> Any:
     return pull(slope)[0]
 
 
+@limit_blas()
 def fit_mode(kernel: Kernel, X: np.ndarray, sign: np.ndarray, weight: np.ndarray) -> Mode | None:
     """Return the mode of p(f | y), y = ±1; None if the kernel matrix has no finite answer."""
     with jax.enable_x64(True):
         return find_mode(np.asarray(kernel.matrix(X)), sign, weight)
 
 
+@limit_blas()
 def evidence_and_gradient(
     kernel: Kernel, X: np.ndarray, sign: np.ndarray, weight: np.ndarray
 ) -> tuple[float, np.ndarray] | None:
@@ -40,6 +43,7 @@ def evidence_and_gradient(
     return mode.log_evidence, np.concatenate([np.zeros(0), *parts]) * np.exp(kernel.theta)
 
 
+@limit_blas()
 def latent_moments(
     kernel: Kernel, X: np.ndarray, points: np.ndarray, mode: Mode
 ) -> tuple[np.ndarray, np.ndarray]:
