@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from .._util.threads import one_blas_thread
+from .._util.blas import limit_blas
 from . import _elementwise, _indexing, _linear_algebra, _randomness, _shapes
 from ._cost import LARGE_PRODUCT, Meter, interpretation
 from ._rule import Rule, Unsupported
@@ -81,7 +81,7 @@ def lower(jaxpr: core.ClosedJaxpr, meter: Meter) -> Callable[[Sequence[np.ndarra
     """
     block = Block(jaxpr, 0, meter)
     prepared = block.prepare([])
-    threads = one_blas_thread if meter.has_large_product else contextlib.nullcontext
+    threads = (lambda: limit_blas(1)) if meter.has_large_product else contextlib.nullcontext
 
     def evaluate(arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _num_samples
 
 from ..._util import sizes
 from ..._util.arrays import asarray
-from ..._util.threads import one_blas_thread
+from ..._util.blas import limit_blas
 from ...energies import Centroids
 from ...energies._emissions.centroids import hartigan_wong
 from ...errors import BadInput
@@ -276,7 +276,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         """Improve the best of several fits by moving single rows between clusters."""
         ones = np.ones(len(X), X.dtype) if weight is None else weight
         before = self.energy_, self.inertia_
-        with one_blas_thread():
+        with limit_blas(1):
             centers = hartigan_wong(X, ones, self.cluster_centers_, self.labels_)
         self.energy_ = Centroids(asarray(centers))
         self._set_labels(data, weight)
