@@ -142,6 +142,11 @@ class LabelledStatistics(Protocol):
         """
 
 
+class LabelledEnergies(Protocol):
+    def labelled_energies(self, label: Any, **rows: Any) -> Any:
+        """The energies of many rows, each for its own z, (n,). Used by: `Mixture`."""
+
+
 class Recenter(Protocol):
     def recenter(self, statistics: Any, reference: Any) -> Any:
         """Statistics that were taken about the parameters of `reference`, as if taken about these.
