@@ -12,7 +12,7 @@ import numpy as np
 
 from ._util.arrays import asarray
 from ._util.methods import plain_method
-from .batch import count_epsilon
+from .batch import count_epsilon, multiply_weight
 from .energy import (
     Energy,
     enumerated_free_energy,
@@ -234,6 +234,16 @@ class Mixture(Energy):
 
     def statistics(self, data, posterior):
         return {"weight": posterior.sum(0), "parts": self.components.statistics(data, posterior)}
+
+    def expected_statistics(self, data, weight, temperature):
+        """(statistics, log-likelihood) of rows that all have a label z; None for others."""
+        if self.name not in data or is_masked(data[self.name]):
+            return None
+        if not (self.components.knows("labelled_statistics") and self.components.knows("labelled_energies")):
+            return None
+        label, rest = data[self.name], {k: v for k, v in data.items() if k != self.name}
+        log_p = jnp.log(self.weights[label]) - self.components.labelled_energies(label, **rest)
+        return self.labelled_statistics(rest, label, weight), multiply_weight(weight, log_p).sum()
 
     def labelled_statistics(self, data, label, weight):
         total = jnp.zeros(self.n_components, weight.dtype).at[label].add(weight)

@@ -166,6 +166,11 @@ class KernelDual(Protocol):
         """The energy with these rows as support vectors, and the coefficients of the dual variables."""
 
 
+class LabelledEnergies(Protocol):
+    def labelled_energies(self, label: Any, **rows: Any) -> Any:
+        """The energies of many rows, each for its own z, (n,). Used by: `Mixture`."""
+
+
 class Recenter(Protocol):
     def recenter(self, statistics: Any, reference: Any) -> Any:
         """Statistics that were taken about the parameters of `reference`, as if taken about these.

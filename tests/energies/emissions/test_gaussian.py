@@ -112,6 +112,23 @@ def test_statistics_of_missing_parts_are_conditional_moments(shape, rng):
     np.testing.assert_allclose(found["count"], count, atol=1e-12)
 
 
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_known_labels_are_a_posterior_of_ones(shape, missing, rng):
+    x, label, w = rng.normal(size=(40, 3)), rng.integers(0, 2, 40), rng.random(40)
+    x[rng.random(x.shape) < 0.4 * missing] = np.nan
+    mixture = random_mixture(shape, 2, 3, rng)
+    rows = {"x": Masked.from_nan(x) if missing else jnp.asarray(x)}
+    label, w = jnp.asarray(label), jnp.asarray(w)
+    known = jnp.eye(2)[label] * w[:, None]
+    expected = evaluate(lambda: mixture.statistics(rows, known))
+    found, objective = evaluate(lambda: mixture.expected_statistics({**rows, "z": label}, w, 1.0))
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+    joint = evaluate(lambda: mixture.log_posterior(rows))
+    np.testing.assert_allclose(objective, np.sum(np.asarray(known) * np.asarray(joint)), rtol=1e-12)
+
+
 def test_missing_values_of_independent_columns_need_one_step(rng):
     """Given the labels, the maximum is that of the observed values of every column, after one M-step."""
     x, label, w = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), rng.random(60)

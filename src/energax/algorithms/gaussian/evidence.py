@@ -39,7 +39,7 @@ class Hyperprior(NamedTuple):
         return float(weights + _times_log(self.noise_shape, beta) - self.noise_rate * beta)
 
 
-class Evidence(NamedTuple):
+class EvidenceMaximum(NamedTuple):
     """The maximum of the evidence.
 
     Attributes:
@@ -77,7 +77,7 @@ def maximise_evidence(
     max_iter: int,
     tol: float,
     score: bool = False,
-) -> Evidence:
+) -> EvidenceMaximum:
     """Return the maximum with one α for all weights, from a start.
 
     In the axes of the singular value decomposition X = U S Vᵀ an iteration is O(d²).
@@ -121,7 +121,7 @@ def maximise_evidence(
     if score:
         scores.append(evidence(alpha, beta, mean, squares))
     covariance = (vt_full.T / (alpha + beta * padded**2)) @ vt_full
-    return Evidence(mean, covariance, np.asarray(alpha), beta, np.array(scores), n_iter, converged)
+    return EvidenceMaximum(mean, covariance, np.asarray(alpha), beta, np.array(scores), n_iter, converged)
 
 
 def maximise_relevance(
@@ -133,7 +133,7 @@ def maximise_relevance(
     tol: float,
     threshold: float,
     score: bool = False,
-) -> Evidence:
+) -> EvidenceMaximum:
     """Return the maximum with one α for every weight; columns with α above `threshold` are dropped.
 
     An iteration is O(min(k, d)² d) with d columns that are left.
@@ -165,7 +165,7 @@ def maximise_relevance(
     mean, covariance, squares = _posterior(rows, alpha, beta, kept)
     if score:
         scores.append(_evidence(rows, alpha[kept], beta, mean[kept], covariance, squares, prior))
-    return Evidence(mean, covariance, alpha, beta, np.array(scores), n_iter, converged)
+    return EvidenceMaximum(mean, covariance, alpha, beta, np.array(scores), n_iter, converged)
 
 
 def _posterior(rows, alpha, beta, kept):

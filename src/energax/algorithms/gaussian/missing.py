@@ -25,17 +25,31 @@ def _factor(observed: Any, dense: Any) -> Any:
 
 def marginal_energies(x: Any, observed: Any, means: Any, dense: Any) -> Any:
     """−log N(x_observed; μ_observed, Σ_observed) of every row and component, (n, k)."""
-    log_two_pi = jnp.log(asarray(2 * jnp.pi, x.dtype))
 
     def one(row):
-        x, observed = row
-        factor = _factor(observed, dense)
-        centered = jnp.where(observed, x - means, 0)
-        white = solve_lower(factor, centered[..., None])[..., 0]
-        log_det = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)).sum(1)
-        return 0.5 * (white**2).sum(1) + log_det + 0.5 * log_two_pi * observed.sum()
+        return _marginal_energy(*row, means, dense)
 
     return jax.lax.map(one, (x, observed), batch_size=min(len(x), _chunk_size(*means.shape)))
+
+
+def _marginal_energy(x: Any, observed: Any, means: Any, dense: Any) -> Any:
+    """−log N(x_observed; μ_observed, Σ_observed) of one row under every component, (k,)."""
+    factor = _factor(observed, dense)
+    centered = jnp.where(observed, x - means, 0)
+    white = solve_lower(factor, centered[..., None])[..., 0]
+    log_det = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)).sum(1)
+    log_two_pi = jnp.log(asarray(2 * jnp.pi, x.dtype))
+    return 0.5 * (white**2).sum(1) + log_det + 0.5 * log_two_pi * observed.sum()
+
+
+def labelled_energies(x: Any, observed: Any, means: Any, dense: Any, label: Any) -> Any:
+    """The same under the component that is the label of the row, (n,)."""
+
+    def one(row):
+        x, observed, z = row
+        return _marginal_energy(x, observed, means[z][None], dense[z][None])[0]
+
+    return jax.lax.map(one, (x, observed, label), batch_size=min(len(x), _chunk_size(1, x.shape[1])))
 
 
 def _conditional_moments(x: Any, observed: Any, means: Any, dense: Any) -> tuple[Any, Any]:
@@ -74,3 +88,22 @@ def masked_moments(x: Any, observed: Any, means: Any, dense: Any, responsibiliti
 
     rows = Batch({"x": x, "observed": observed, "r": responsibilities}, jnp.ones(len(x), x.dtype))
     return rows.sum_chunks(sums, _chunk_size(*means.shape))
+
+
+def labelled_moments(
+    x: Any, observed: Any, means: Any, dense: Any, label: Any, weight: Any
+) -> tuple[Any, Any]:
+    """`masked_moments` of rows whose component is known, (n,): each is computed under its own one only."""
+
+    def sums(rows, weight):
+        def one(x, observed, z):
+            mean, covariance = _conditional_moments(x, observed, means[z][None], dense[z][None])
+            return mean[0], mean[0][:, None] * mean[0] + covariance[0]
+
+        mean, second = jax.vmap(one)(rows["x"], rows["observed"], rows["label"])
+        known = jax.nn.one_hot(rows["label"], len(means), dtype=weight.dtype) * weight[:, None]
+        n, d = mean.shape
+        return known.T @ mean, (known.T @ second.reshape(n, d * d)).reshape(-1, d, d)
+
+    rows = Batch({"x": x, "observed": observed, "label": label}, weight)
+    return rows.sum_chunks(sums, _chunk_size(1, x.shape[1]))

@@ -40,6 +40,9 @@ class Emission(Energy):
     def emit(self, key: Any, z: Any) -> Any:
         """Draw x given z."""
 
+    def labelled_energies(self, label, **rows):
+        return jnp.take_along_axis(self.row_energies(**rows), label[:, None], axis=1)[:, 0]
+
     def labelled_statistics(self, data, label, weight):
         return self.statistics(data, one_hot(label, weight, self.n_states))  # type: ignore[attr-defined]
 

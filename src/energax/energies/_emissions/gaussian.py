@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util.arrays import asarray, take_rows
-from ...algorithms.gaussian.missing import expected_rows
+from ...algorithms.gaussian.missing import expected_rows, labelled_energies, labelled_moments
 from ...algorithms.optimise.kmeans import START_NAMES, column_moments, initial_centers
 from ...batch import safe_divide
 from ...errors import BadInput
@@ -116,11 +116,21 @@ class Gaussians(Emission):
         first = self._first(x, posterior, count)
         return {"count": jnp.broadcast_to(count[:, None], first.shape), "first": first, "scatter": scatter}
 
+    def labelled_energies(self, label, *, x):
+        if not is_masked(x) or self.covariance.counts_columns:
+            return super().labelled_energies(label, x=x)
+        dense = self.covariance.dense(*self.means.shape)
+        return labelled_energies(x.value, x.observed, self.means, dense, label)
+
     def labelled_statistics(self, data, label, weight):
-        if self.prior is not None or not self.covariance.counts_columns:
-            return super().labelled_statistics(data, label, weight)
         # A row has one mean only: work does not grow with the number of components, but in products.
         x, known = data["x"], one_hot(label, weight, self.n_states)
+        if self.prior is not None or not self.covariance.counts_columns:
+            if not is_masked(x):
+                return self.statistics(data, known)
+            dense = self.covariance.dense(*self.means.shape)
+            first, second = labelled_moments(x.value, x.observed, self.means, dense, label, weight)
+            return {"count": known.sum(0), "first": first, "scatter": self.covariance.reduce(second)}
         centred = value_of(x) - self.means[label]
         if is_masked(x):
             centred = jnp.where(x.observed, centred, 0)

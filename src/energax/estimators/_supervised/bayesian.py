@@ -11,7 +11,7 @@ import numpy as np
 
 from ..._util.arrays import asarray
 from ...algorithms.gaussian.evidence import (
-    Evidence,
+    EvidenceMaximum,
     Hyperprior,
     maximise_evidence,
     maximise_relevance,
@@ -50,7 +50,7 @@ class BayesianRegressor(Regressor):
         with jax.enable_x64(True):
             yield
 
-    def _maximise(self, rows: ReducedRows, beta: float, prior: Hyperprior, **options: Any) -> Evidence:
+    def _maximise(self, rows: ReducedRows, beta: float, prior: Hyperprior, **options: Any) -> EvidenceMaximum:
         """Return the maximum of the evidence."""
         raise NotImplementedError
 
@@ -77,7 +77,7 @@ class BayesianRegressor(Regressor):
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         return self
 
-    def _set_posterior(self, rows: ReducedRows, found: Evidence) -> None:
+    def _set_posterior(self, rows: ReducedRows, found: EvidenceMaximum) -> None:
         """Set the fitted attributes: the posterior and the model whose prior it is."""
         d, dtype = len(found.mean), self.dtype_
         self.coef_, self.sigma_ = found.mean.astype(dtype), found.covariance.astype(dtype)
