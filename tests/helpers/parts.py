@@ -153,7 +153,7 @@ LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
     "SMO": ("SupportVectorClassifier", lambda: learn.SMO()),
-    "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
+    "Newton": ("LinearModel", lambda: learn.Newton(learn.NegativeLogLikelihood())),
     "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 

@@ -207,7 +207,7 @@ def _max_and_argmax(values: Any) -> tuple[Any, Any]:
 # -- working sets ----------------------------------------------------------------------------------------
 
 
-class _State(NamedTuple):
+class _Progress(NamedTuple):
     residuals: Any  # (c, n)
     variables: Any  # (c, n)
     cache: RowCache
@@ -242,14 +242,14 @@ def _solve_by_working_sets(kernel, problem, tol, max_steps, start, working, capa
         variables = flat.at[chosen].set(after, unique_indices=True).reshape(c, n)
         residuals = state.residuals - cache.weighted_sum(kernel_rows, after - before)
         total = state.n_steps + n_steps
-        return _State(residuals, variables, cache, total, violation(problem, variables, residuals))
+        return _Progress(residuals, variables, cache, total, violation(problem, variables, residuals))
 
     def is_running(state):
         return (state.violation > tol) & (state.n_steps < max_steps)
 
     cache = empty_cache(capacity, n, start.residuals.dtype)
     zero = jnp.zeros((), jnp.int32)
-    first = _State(start.residuals, start.variables, cache, zero, start.violation)
+    first = _Progress(start.residuals, start.variables, cache, zero, start.violation)
     last = lax.while_loop(is_running, step, first)
     return DualSolution(last.variables, last.residuals, last.n_steps, last.violation)
 
