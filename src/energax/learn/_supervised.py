@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.sizes import HESSIAN_NUMBERS
 from ..batch import Batch
 from ..energy import free_energy
 from ..errors import BadInput, Unsuitable
@@ -172,16 +171,14 @@ class CrossEntropy(SupervisedLoss):
         if self.target != "y" or not energy.knows("score_hessian"):
             return None
         batch = _drop_missing_targets(batch, self.target)
-        k, n_inputs = energy.spaces["y"].n_values, energy.spaces["x"].size
-        a, b = np.triu_indices(k, 1)
+        a, b = np.triu_indices(energy.spaces["y"].n_values, 1)
 
-        def chunk(rows, weight):
+        def pairs(rows, weight):
             p = jax.nn.softmax(self.beta * jax.vmap(energy.scores)(rows["x"]))
-            return energy.score_hessian(rows, (self.beta * weight)[:, None] * p[:, a] * p[:, b])
+            return (self.beta * weight)[:, None] * p[:, a] * p[:, b]
 
         total = jnp.sum(batch.weight)
-        size = HESSIAN_NUMBERS.rows(len(a) * n_inputs)
-        found = batch.sum_chunks(chunk, size) / jnp.where(total > 0, total, 1)
+        found = energy.score_hessian(batch, pairs) / jnp.where(total > 0, total, 1)
         leaves = jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array))
         penalised = np.concatenate([np.full(leaf.size, leaf.ndim >= 2) for leaf in leaves])
         return found + self.l2 * np.diag(penalised).astype(found.dtype)

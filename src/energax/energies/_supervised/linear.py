@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
+from ..._util.sizes import HESSIAN_NUMBERS
 from ...energy import Energy
 from ...errors import BadInput
 from ...nn import mlp, reinitialise
@@ -101,13 +102,18 @@ class Linear(Classifier):
     def scores(self, x):
         return self.weight @ x + self.bias
 
-    def score_hessian(self, data, pairs):
-        x, k, d = data["x"], self.bias.shape[-1], self.weight.shape[-1]
-        scaled = (pairs[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1)
-        # For every pair, in the coordinates of x, and between these and the bias.
-        inner = (x.T @ scaled).reshape(d, -1, d)
-        cross, total = x.T @ pairs, pairs.sum(0)
-        laplacian = _laplacian(k).astype(x.dtype)
+    def score_hessian(self, batch, pairs):
+        k, d = self.weight.shape
+
+        def chunk(rows, weight):
+            """For every pair: products of the coordinates of x, of these and the bias, and of the bias."""
+            x, c = rows["x"], pairs(rows, weight)
+            scaled = (c[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1)
+            return x.T @ scaled, x.T @ c, c.sum(0)
+
+        size = HESSIAN_NUMBERS.rows(d * k * (k - 1) // 2)
+        inner, cross, total = batch.sum_chunks(chunk, size)
+        inner, laplacian = inner.reshape(d, -1, d), _laplacian(k).astype(inner.dtype)
         weight = jnp.einsum("abp,ipj->aibj", laplacian, inner).reshape(k * d, k * d)
         mixed = jnp.einsum("abp,ip->aib", laplacian, cross).reshape(k * d, k)
         rows = jnp.concatenate([weight, mixed], 1), jnp.concatenate([mixed.T, laplacian @ total], 1)

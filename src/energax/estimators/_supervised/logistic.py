@@ -22,11 +22,13 @@ from ...learn import CrossEntropy, Descent, Newton, Proximal
 from .._base import ConvergenceWarning
 from .._common.settings import CLASS_WEIGHT, FINITE_NOT_NEGATIVE, FLAG, VERBOSE, WHOLE, number, one_of
 from .base import Problem
-from .linear import NEWTON_PARAMETERS, LinearScores
+from .linear import LinearScores, is_for_newton
 from .preconditioner import center_columns, precondition
 
 #: The C of a fit whose maximum of the likelihood does not exist.
 _SEPARABLE_C = 1.0
+#: The most weights whose covariance is computed.
+_MOST_ERRORS = 1000
 #: Proximal gradient steps in an iteration.
 _STEPS = 100
 #: Scores beyond which the classes may be separable: a probability below 1e-6.
@@ -48,8 +50,8 @@ class LogisticRegression(LinearScores):
         class_weight: the weights of the classes, times `sample_weight`: a dict from labels to numbers, or
             "balanced" for the same total weight each.
         solver: "newton" (iteratively reweighted least squares; with L1 its proximal form), "lbfgs" (L2 only),
-            "proximal" (accelerated proximal gradient), or "auto": Newton for up to 1000 weights, and where
-            there are more, L-BFGS for L2 and proximal steps for L1.
+            "proximal" (accelerated proximal gradient), or "auto": Newton where classes and columns are few,
+            (n_classes − 1) (n_features + 1) <= 256, and else L-BFGS for L2 and proximal steps for L1.
         max_iter: the most iterations (of the proximal solver: of a hundred steps each).
         verbose: whether to show a progress bar.
         warm_start: start `fit` from the weights of the previous fit.
@@ -177,7 +179,7 @@ class LogisticRegression(LinearScores):
     def _choose_solver(self, d: int) -> str:
         if self.solver != "auto":
             return self.solver
-        if len(self.classes_) * (d + 1) <= NEWTON_PARAMETERS:
+        if is_for_newton(len(self.classes_), d):
             return "newton"
         return "proximal" if self._l1 > 0 else "lbfgs"
 
@@ -223,7 +225,7 @@ class LogisticRegression(LinearScores):
     def _weight_covariance(self, X: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """The covariance of the weights of every class, (k, d, k, d) with the intercept last; or None."""
         k, n_columns = len(self.classes_), X.shape[1] + bool(self.fit_intercept)
-        if self._l1 > 0 or k * n_columns > NEWTON_PARAMETERS:
+        if self._l1 > 0 or k * n_columns > _MOST_ERRORS:
             return None
         # About the mean of the columns, where weights and intercept are nearly independent.
         mean = X.mean(0, dtype=np.float64) if self.fit_intercept else None
@@ -246,7 +248,7 @@ class LogisticRegression(LinearScores):
             reason = (
                 "with an L1 penalty some weights are 0 and have no normal distribution. Set l1_ratio=0."
                 if self._l1 > 0
-                else f"the covariance of more than {NEWTON_PARAMETERS} weights is not computed."
+                else f"the covariance of more than {_MOST_ERRORS} weights is not computed."
             )
             raise AttributeError(f"LogisticRegression has no standard errors: {reason}")
         k, d = self._covariance.shape[:2]
