@@ -167,7 +167,7 @@ def _optimise(matrix, diagonal, residuals, variables, lower, upper, tol, max_ste
         curvature = jnp.maximum(diagonal[i] + diagonal - 2 * row, _LEAST_CURVATURE)
         can_fall = (variables > lower) & (slope > tol)
         gain, j = _max_and_argmax(jnp.where(can_fall, slope * slope / curvature, -jnp.inf))
-        runs = gain > 0
+        runs = gain > -jnp.inf
         room_i, room_j = upper[i] - variables[i], variables[j] - lower[j]
         size = jnp.minimum(slope[j] / curvature[j], jnp.minimum(room_i, room_j))
         size = jnp.where(runs, size, 0)
