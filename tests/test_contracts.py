@@ -25,15 +25,17 @@ from parts import (
     SAMPLERS,
     N,
     find_learner,
+    fit_estimator,
     in_dtype,
+    is_supervised,
     mixed_network,
     observed,
+    output_of,
     row_of,
     rows_of,
     takes_tables,
 )
 from quick import evaluate
-from sklearn.base import is_classifier, is_regressor
 
 import energax
 from energax import Batch, estimators, learn, samplers
@@ -44,10 +46,6 @@ from energax.parameters import trainable_leaves
 from energax.programs import jit
 from energax.protocols import KNOWLEDGE
 from energax.spaces import Categorical
-
-
-def is_supervised(model):
-    return is_classifier(model) or is_regressor(model)
 
 
 def no_address(thing):
@@ -334,27 +332,18 @@ def table():
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestEstimator:
     def fit(self, name, table):
-        cls = getattr(estimators, name)
         X = table["binary" if name.startswith("Bernoulli") else "real"]
-        seed = {"random_state": 3} if "random_state" in inspect.signature(cls).parameters else {}
-        model = cls(**ESTIMATORS[name], **seed)
-        return model.fit(X, table["y"]) if is_supervised(model) else model.fit(X), X
-
-    def output(self, model, X):
-        method = next(
-            a for a in ("predict_proba", "score_samples", "transform", "predict") if hasattr(model, a)
-        )
-        return getattr(model, method)(X)
+        return fit_estimator(name, X, table["y"]), X
 
     def test_repeats_itself_keeps_the_dtype_is_saved_and_shown(self, name, table, tmp_path):
         model, X = self.fit(name, table)
-        found = self.output(model, X)
+        found = output_of(model, X)
         assert np.isfinite(found).all() and found.dtype == np.float32
         again, _ = self.fit(name, table)
-        same(found, self.output(again, X))
+        same(found, output_of(again, X))
         model.save(tmp_path / "model.safetensors")
         loaded = type(model).load(tmp_path / "model.safetensors")
-        same(found, self.output(loaded, X))
+        same(found, output_of(loaded, X))
         assert repr(loaded) == repr(model)
         no_address(model)
 
@@ -366,7 +355,7 @@ class TestEstimator:
             with pytest.raises(EnergaxError):
                 cls(**ESTIMATORS[name]).fit(bad, **y)
         with pytest.raises(EnergaxError, match="fit"):
-            self.output(cls(**ESTIMATORS[name]), X)
+            output_of(cls(**ESTIMATORS[name]), X)
 
     def test_the_constructor_only_stores(self, name, table):
         cls = getattr(estimators, name)

@@ -107,6 +107,12 @@ def test_the_readme_shows_the_example_as_it_is():
         assert line.strip() in code, f"not in examples/four_principles.py: {line}"
 
 
+def test_bayesian_curve_fitting(capsys, tmp_path):
+    found = load(ROOT / "examples" / "bayesian_curve_fitting.py").main(str(tmp_path / "curve.png"))
+    assert found["1"] > found["3"] > found["8"] > found["30"] > 0.2  # never below the noise
+    assert found["covered"] > 0.9 and found["noise"] == pytest.approx(0.2, rel=0.25)
+
+
 def test_the_story_of_the_alarm(capsys):
     """Russell and Norvig print 0.284 for both calls; the rest by hand from the tables."""
     found = load(ROOT / "examples" / "burglary.py").main()
@@ -155,3 +161,11 @@ def test_svm_margin(capsys, tmp_path):
     assert soft["width"] > 1.5 * hard["width"] and soft["support vectors"] > hard["support vectors"]
     assert bent["accuracy"] > hard["accuracy"] and max(f["gap"] for f in found.values()) < 1e-3
     assert (tmp_path / "margin.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_adversarial_digits(capsys, tmp_path):
+    found = load(ROOT / "examples" / "adversarial_digits.py").main(tmp_path / "digit.png")
+    assert min(found["plain"][0], found["adversarial"][0]) > 0.95  # without an attack
+    assert found["adversarial"][3] > found["plain"][3] + 0.4  # changes of 0.15
+    assert (tmp_path / "digit.png").stat().st_size > 10_000

@@ -22,6 +22,7 @@ from energax.estimators import (
     LinearRegression,
     LogisticRegression,
     MLPClassifier,
+    MLPRegressor,
     PoissonRegressor,
     Ridge,
 )
@@ -33,6 +34,7 @@ ESTIMATORS = [
     SVC(gamma=0.1, tol=1e-10),
     SVR(gamma=0.1, tol=1e-10),
     LogisticRegression(),
+    MLPRegressor((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
     VAE(2, (4,), max_iter=2, n_importance=8, likelihood="gaussian"),
@@ -66,6 +68,7 @@ _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weigh
 EXPECTED = {
     "BernoulliRBM": dict.fromkeys(_WEIGHTS, _RANDOM),
     "VAE": dict.fromkeys(_WEIGHTS, _RANDOM),
+    "MLPRegressor": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "MLPClassifier": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "GaussianMixture": dict.fromkeys(_WEIGHTS, _STARTS),
     "KMeans": dict.fromkeys(_WEIGHTS, _STARTS),

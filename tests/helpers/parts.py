@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from quick import evaluate
+from sklearn.base import is_classifier, is_regressor
 
 import energax
-from energax import Mixture, energies, infer, kernels, learn, nn, samplers
+from energax import Mixture, energies, estimators, infer, kernels, learn, nn, samplers
 from energax.catalog import Row
 from energax.errors import EnergaxError
 from energax.parameters import trainable_leaves
@@ -56,7 +57,9 @@ ENERGIES = {
         jax.random.normal(jax.random.key(0), (2, 3)), jnp.ones(2), jnp.zeros(3), jnp.full(2, 0.5)
     ),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
-    "Scorer": lambda: energies.Scorer(_mlp(2, 3), 2, 3),
+    "Scorer": lambda: energies.Scorer(
+        eqx.nn.Sequential([eqx.nn.Dropout(0.5, inference=True), _mlp(2, 3)]), 2, 3
+    ),
     "GaussianProcess": lambda: energies.GaussianProcess(
         2.0 * kernels.RBF([0.5, 2.0]), 0.1, n_features=2, length=3
     ),
@@ -76,6 +79,7 @@ ENERGIES = {
         _float32([1.0, -2.0]), jnp.zeros(()), energies.StudentT(4.0, jnp.ones(()))
     ),
     "BayesianLinear": lambda: energies.BayesianLinear(jnp.ones(2), jnp.array(4.0), length=4),
+    "NeuralRegressor": lambda: energies.NeuralRegressor(_mlp(2, "scalar"), 2),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -126,12 +130,18 @@ OBJECTIVES = {
         "NeuralEnergy",
         lambda e, d: learn.Adversarial(nn.Generator.random(2, 2, key=1, width=5)),
     ),
+    "AdversarialTraining": (
+        "Linear",
+        lambda e, d: learn.AdversarialTraining(learn.CrossEntropy(), learn.FastGradientSign(0.1)),
+    ),
+    "InputNoise": ("Linear", lambda e, d: learn.InputNoise(learn.CrossEntropy(), 0.1)),
+    "Dropout": ("Scorer", lambda e, d: learn.Dropout(learn.CrossEntropy())),
 }
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),
     "EM": ("Mixture", lambda: learn.EM()),
     "SMO": ("SupportVectorClassifier", lambda: learn.SMO()),
-    "Newton": ("Linear", lambda: learn.Newton(learn.CrossEntropy(l2=0.1))),
+    "Newton": ("RBM", lambda: learn.Newton(learn.NegativeLogLikelihood())),
     "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
@@ -291,6 +301,8 @@ OPTIONS = {
     "learn.Reparameterised": learn.Reparameterised,
     "learn.ScoreFunction": learn.ScoreFunction,
     "learn.GumbelSoftmax": learn.GumbelSoftmax,
+    "learn.FastGradientSign": lambda: learn.FastGradientSign(0.1),
+    "learn.ProjectedGradient": lambda: learn.ProjectedGradient(0.1, steps=2),
     "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),
     "energies.Tied": lambda: energies.Tied(jnp.eye(2)),
     "energies.Diagonal": lambda: energies.Diagonal(jnp.ones((2, 2))),
@@ -326,6 +338,7 @@ ESTIMATORS = {
     "SVR": {},
     "LogisticRegression": {"max_iter": 20},
     "MLPClassifier": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
+    "MLPRegressor": {"hidden_layer_sizes": (4,), "max_iter": 3, "tol": None},
     "LinearRegression": {},
     "Ridge": {},
     "Lasso": {"alpha": 0.1},
@@ -352,6 +365,24 @@ def takes_tables(row: Row) -> bool:
         cls().__sklearn_tags__().input_tags.two_d_array
         and "lengths" not in inspect.signature(cls.fit).parameters
     )
+
+
+def is_supervised(model):
+    return is_classifier(model) or is_regressor(model)
+
+
+def fit_estimator(name, X, y):
+    """The example of an estimator, fitted; y is for classifiers and regressors."""
+    cls = getattr(estimators, name)
+    seed = {"random_state": 3} if "random_state" in inspect.signature(cls).parameters else {}
+    model = cls(**ESTIMATORS[name], **seed)
+    return model.fit(X, y) if is_supervised(model) else model.fit(X)
+
+
+def output_of(model, X):
+    """The main output of an estimator for some rows."""
+    methods = ("predict_proba", "score_samples", "transform", "predict")
+    return getattr(model, next(name for name in methods if hasattr(model, name)))(X)
 
 
 def find_learner(energy):

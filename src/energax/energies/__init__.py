@@ -47,6 +47,7 @@ from ._supervised.gp import GaussianProcess as GaussianProcess
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer
 from ._supervised.regression import LinearModel as LinearModel
+from ._supervised.regression import NeuralRegressor as NeuralRegressor
 from ._supervised.regression import Regressor as Regressor
 from ._supervised.svm import SupportVectorClassifier as SupportVectorClassifier
 from ._supervised.svm import SupportVectorRegressor as SupportVectorRegressor

@@ -25,6 +25,7 @@ from ._supervised.linear_regression import LinearRegression as LinearRegression
 from ._supervised.linear_regression import Ridge as Ridge
 from ._supervised.logistic import LogisticRegression as LogisticRegression
 from ._supervised.mlp import MLPClassifier as MLPClassifier
+from ._supervised.mlp_regressor import MLPRegressor as MLPRegressor
 from ._supervised.poisson import PoissonRegressor as PoissonRegressor
 from ._supervised.svm import SVC as SVC
 from ._supervised.svr import SVR as SVR

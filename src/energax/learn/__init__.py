@@ -1,11 +1,17 @@
 """Learning principles: objectives for `Descent`, and `EM`."""
 
 from ._adversarial import Adversarial as Adversarial
+from ._attacks import AdversarialTraining as AdversarialTraining
+from ._attacks import Attack as Attack
+from ._attacks import FastGradientSign as FastGradientSign
+from ._attacks import ProjectedGradient as ProjectedGradient
 from ._contrastive_divergence import ContrastiveDivergence as ContrastiveDivergence
 from ._descent import Descent as Descent
 from ._em import EM as EM
 from ._likelihood import NegativeLogLikelihood as NegativeLogLikelihood
 from ._newton import Newton as Newton
+from ._noise import Dropout as Dropout
+from ._noise import InputNoise as InputNoise
 from ._noise_contrastive import NoiseContrastive as NoiseContrastive
 from ._objective import Objective as Objective
 from ._proximal import Proximal as Proximal

@@ -12,7 +12,7 @@ import optax
 from ..errors import BadInput, check_instance
 from ..fitting import Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
-from ._objective import Objective
+from ._objective import Objective, with_partner
 
 
 class DescentState(eqx.Module):
@@ -125,12 +125,12 @@ class Descent(Learner):
 
     def _terms(self, energy, partner, batch, carry, key):
         """({name: loss}, carry) of the objective."""
-        terms, carry = _with_partner(self.objective, partner)(energy, batch, carry, key)
-        return terms if isinstance(terms, dict) else {"loss": terms}, carry
+        terms, carry = with_partner(self.objective, partner)(energy, batch, carry, key)
+        return _named(terms), carry
 
     def evaluate(self, energy, state, batch, key):
-        carry = _with_partner(self.objective, state.partner).init(energy, batch, key)
-        return self._terms(energy, state.partner, batch, carry, key)[0]
+        objective = with_partner(self.objective, state.partner)
+        return _named(objective.validate(energy, batch, objective.init(energy, batch, key), key))
 
     def partner(self, state):
         return state.partner
@@ -139,8 +139,8 @@ class Descent(Learner):
         return False if self.tol is None else jnp.abs(before - after) <= self.tol
 
 
-def _with_partner(objective: Objective, partner: Any) -> Objective:
-    return eqx.tree_at(lambda o: o.partner, objective, partner, is_leaf=_is_none)
+def _named(terms: Any) -> dict[str, Any]:
+    return terms if isinstance(terms, dict) else {"loss": terms}
 
 
 def _is_none(leaf: Any) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
+
 from ..energy import free_energy, row_free_energies
 from ..errors import Unsuitable
 from ..spaces import Real
 from ._objective import Objective
+from ._penalty import squared_weights
 from ._requirements import check_free_energy, check_log_partition, check_missing, check_variables
 
 
@@ -22,6 +25,7 @@ class NegativeLogLikelihood(Objective):
     Args:
         prior: −log p(θ) up to a constant, as a function of the energy; it makes the estimate MAP.
         n_rows: the number of rows in the whole data set, by which the prior is divided.
+        l2: adds l2 / 2 times the squared weights (arrays of two axes or more, not biases).
 
     >>> import jax.numpy as jnp
     >>> from energax import Batch
@@ -34,6 +38,7 @@ class NegativeLogLikelihood(Objective):
 
     prior: Callable[[Any], Any] | None = None
     n_rows: float | None = None
+    l2: float = eqx.field(default=0.0, kw_only=True)
 
     def check(self, energy, data):
         if self.prior is not None and not self.n_rows:
@@ -54,6 +59,8 @@ class NegativeLogLikelihood(Objective):
         }
         if self.prior is not None:
             terms["prior"] = self.prior(energy) / self.n_rows
+        if not (isinstance(self.l2, int | float) and self.l2 == 0):  # an array may be a tracer
+            terms["penalty"] = 0.5 * self.l2 * squared_weights(energy)
         return terms, carry
 
     def _log_partition(self, energy, batch):

@@ -95,8 +95,8 @@ class Newton(Learner):
         n = sum(a.size for a in jax.tree.leaves(eqx.filter(energy, trainable_leaves(energy))))
         if n > MOST_PARAMETERS:
             raise Unsuitable(
-                f"Newton holds a Hessian of {n:,} × {n:,} numbers; at most {MOST_PARAMETERS:,} parameters are "
-                "allowed. Use Descent(objective, optax.lbfgs())."
+                f"Newton holds a Hessian of {n:,} × {n:,} numbers, and takes at most {MOST_PARAMETERS:,} "
+                "parameters. Use Descent(objective, optax.lbfgs())."
             )
 
     def init(self, energy, batch, key, trainable):

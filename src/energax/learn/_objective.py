@@ -52,6 +52,10 @@ class Objective(eqx.Module):
         """The partner before the first batch: the given one, unless a subclass computes it from the batch."""
         return self.partner
 
+    def validate(self, energy: Energy, batch: Batch, carry: Any, key: Any) -> Any:
+        """The loss on validation rows: without what a wrapper of the objective adds while learning."""
+        return self(energy, batch, carry, key)[0]
+
     def hessian(self, energy: Energy, batch: Batch) -> Any:
         """The Hessian of the loss in closed form, or None.
 
@@ -62,6 +66,37 @@ class Objective(eqx.Module):
     @abstractmethod
     def __call__(self, energy: Energy, batch: Batch, carry: Any, key: Any) -> tuple[Any, Any]:
         """(loss, carry)."""
+
+
+def with_partner(objective: Objective, partner: Any) -> Objective:
+    """The objective with this partner."""
+    return eqx.tree_at(lambda o: o.partner, objective, partner, is_leaf=lambda leaf: leaf is None)
+
+
+class WrappedObjective(Objective):
+    """The base class of objectives that change the energy or the rows for another objective.
+
+    Its partner, carry and loss on validation rows are those of `objective`.
+    """
+
+    objective: Objective
+
+    @property
+    def inner(self) -> Objective:
+        """The wrapped objective, with the current partner."""
+        return with_partner(self.objective, self.partner)
+
+    def check(self, energy, data):
+        self.objective.check(energy, data)
+
+    def init(self, energy, batch, key):
+        return self.inner.init(energy, batch, key)
+
+    def init_partner(self, energy, batch, key):
+        return self.objective.init_partner(energy, batch, key)
+
+    def validate(self, energy, batch, carry, key):
+        return self.inner.validate(energy, batch, carry, key)
 
 
 def stop_gradient(module: Any) -> Any:

@@ -12,11 +12,12 @@ import numpy as np
 
 from .._util.sizes import HESSIAN_NUMBERS
 from ..batch import Batch
-from ..energy import Energy, free_energy
+from ..energy import free_energy
 from ..errors import BadInput, Unsuitable
 from ..finite import ENUMERATION_LIMIT, table
 from ..missing import is_masked
 from ._objective import Objective
+from ._penalty import squared_weights
 from ._requirements import check_free_energy, check_missing, check_variables
 
 
@@ -129,12 +130,17 @@ class CrossEntropy(SupervisedLoss):
 
     β = 1 is the negative log-likelihood of the target; β → ∞ is the perceptron loss.
 
+    With label smoothing ε, e(y) is (1 − ε) e(y) + ε times the mean energy of all values: the target is y with
+    probability 1 − ε, and else any value.
+
     Args:
         beta: β, the inverse temperature.
+        label_smoothing: ε, from 0 to 1.
         l2: adds l2 / 2 times the squared weights (arrays of two axes or more, not biases).
         target: the name of the variable to predict.
 
-    LeCun et al. (2006), A tutorial on energy-based learning.
+    LeCun et al. (2006), A tutorial on energy-based learning; for label smoothing Szegedy et al. (2016),
+    Rethinking the Inception architecture.
 
     >>> from energax.energies import Linear
     >>> batch = Batch({"x": jnp.ones((1, 1)), "y": jnp.array([0])}, jnp.ones(1))
@@ -144,12 +150,18 @@ class CrossEntropy(SupervisedLoss):
     """
 
     beta: float = 1.0
+    label_smoothing: float = eqx.field(default=0.0, kw_only=True)
 
     def __check_init__(self):
+        smoothing = self.label_smoothing
+        if isinstance(smoothing, int | float) and not 0 <= smoothing <= 1:
+            raise BadInput("label_smoothing", repr(smoothing), "a number from 0 to 1")
         if isinstance(self.beta, int | float) and not self.beta > 0:
             raise BadInput("beta", repr(self.beta), "a number > 0", "The limit β → ∞ is Perceptron.")
 
     def loss(self, target_energy, energies, is_other):
+        if not (isinstance(self.label_smoothing, int | float) and self.label_smoothing == 0):
+            target_energy = target_energy + self.label_smoothing * (energies.mean() - target_energy)
         return target_energy + jax.nn.logsumexp(-self.beta * energies) / self.beta
 
     def hessian(self, energy, batch):
@@ -169,13 +181,7 @@ class CrossEntropy(SupervisedLoss):
         found = batch.sum_chunks(chunk, size) / jnp.where(total > 0, total, 1)
         leaves = jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array))
         penalised = np.concatenate([np.full(leaf.size, leaf.ndim >= 2) for leaf in leaves])
-        return found + jnp.diag(self.l2 * penalised.astype(found.dtype))
-
-
-def squared_weights(energy: Energy) -> Any:
-    """Σ w² over the arrays of two axes or more: weights, but not biases."""
-    arrays = jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array))
-    return sum(jnp.sum(a**2) for a in arrays if a.ndim >= 2)
+        return found + self.l2 * np.diag(penalised).astype(found.dtype)
 
 
 def _drop_missing_targets(batch: Batch, target: str) -> Batch:

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 
 from .._util.keys import unrolled_threefry_key
 from ..energy import Energy
+from ..errors import BadInput
 from ..missing import is_masked, mask_of, value_of
+from ..spaces import Sequence
 
 
 class Sampler(eqx.Module):
@@ -140,6 +142,9 @@ class Sampler(eqx.Module):
 
 def random_value(space: Any, key: Any) -> Any:
     """Return a random value: uniform if the space is finite, b(u) with a standard normal u if it is real."""
+    if isinstance(space, Sequence) and space.length is None:
+        expected, remedy = f"a number of steps, since {space!r} is drawn", "Set `length` of the energy."
+        raise BadInput("length", "None", expected, remedy)
     if space.is_finite:
         index = jax.random.randint(key, space.shape, 0, space.values_per_coordinate)
         return index.astype(space.jax_dtype)

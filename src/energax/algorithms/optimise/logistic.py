@@ -28,7 +28,7 @@ def information(
     n, d, k = len(x), x.shape[1] + (mean is not None), probabilities.shape[1]
     found = np.zeros((k, d, k, d))
     for rows in slices(n, max(1, HOST_NUMBERS // d)):
-        some, p = x[rows].astype(np.float64), probabilities[rows].astype(np.float64)
+        some, p = np.asarray(x[rows], np.float64), np.asarray(probabilities[rows], np.float64)
         some = some if mean is None else np.c_[some - mean, np.ones(len(some))]
         weighted = p if weight is None else p * weight[rows, None]
         for a in range(k):

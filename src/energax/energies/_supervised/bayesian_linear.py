@@ -25,8 +25,8 @@ class BayesianLinear(Energy):
     x, (n, d), is an input; y, (n,), may have missing values, which are integrated out. Everything is a closed
     form, in O(n d²): `posterior(energy, {"x": X, "y": y})` is the normal distribution of w,
     `log_prob(energy, {"y": y}, given={"x": X})` the evidence, `energy.update(x=X, y=y)` the model whose prior
-    is that posterior, and `energy.conditional("y", x=X)` its predictive distribution. α and β are learned by
-    maximising the evidence: `EM()`, or `Descent(NegativeLogLikelihood(), optimizer)`.
+    is that posterior, and `posterior(energy.over("w"), {"x": X})` the predictive distribution of y. α and β
+    are learned by maximising the evidence: `EM()`, or `Descent(NegativeLogLikelihood(), optimizer)`.
 
     Args:
         precision: α, the prior precision of every weight, (d,); or a number, the same for all. One for every

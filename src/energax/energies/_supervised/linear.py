@@ -110,7 +110,8 @@ class Linear(Classifier):
         laplacian = _laplacian(k).astype(x.dtype)
         weight = jnp.einsum("abp,ipj->aibj", laplacian, inner).reshape(k * d, k * d)
         mixed = jnp.einsum("abp,ip->aib", laplacian, cross).reshape(k * d, k)
-        return jnp.block([[weight, mixed], [mixed.T, laplacian @ total]])
+        rows = jnp.concatenate([weight, mixed], 1), jnp.concatenate([mixed.T, laplacian @ total], 1)
+        return jnp.concatenate(rows)
 
 
 def _laplacian(k: int) -> np.ndarray:

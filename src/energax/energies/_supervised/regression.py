@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,7 @@ from ..._util.arrays import asarray
 from ..._util.methods import plain_method
 from ...energy import Energy
 from ...errors import BadInput
+from ...nn import mlp, reinitialise
 from ...spaces import Real
 from .._latent.likelihoods import Gaussian
 
@@ -164,6 +166,59 @@ def _solve(matrix: Any, right: Any) -> Any:
     tolerance = 10 * len(diagonal) * jnp.finfo(matrix.dtype).eps
     inverse = jnp.linalg.pinv(unit[:, None] * matrix * unit, rtol=tolerance, hermitian=True)
     return unit * (inverse @ (unit * right))
+
+
+class NeuralRegressor(Regressor):
+    """A neural regressor: e(x, y) = −Σ_i log p(y_i | f(x)_i), with any network f and any likelihood p.
+
+    Args:
+        network: f, maps x (n_features,) to () or, for several targets, (n_outputs,).
+        n_features: the number of inputs.
+        n_outputs: the number of targets; None for one number y.
+        likelihood: the distribution of y given f(x); `Gaussian(σ)` is least squares.
+
+    Bishop (1994), Mixture density networks, section 2.
+
+    >>> net = NeuralRegressor.random(4, key=0, width=8)
+    >>> net.predict(x=jnp.ones(4)).shape, net.spaces["y"]
+    ((), Real())
+    """
+
+    network: Callable[[Any], Any]
+    n_features: int = eqx.field(static=True)
+    n_outputs: int | None = eqx.field(static=True, default=None)
+    likelihood: Any = Gaussian(1.0)
+
+    @classmethod
+    def random(
+        cls,
+        n_features: int,
+        n_outputs: int | None = None,
+        *,
+        key: Any,
+        likelihood: Any = None,
+        **network: Any,
+    ) -> NeuralRegressor:
+        """A regressor with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        made = mlp(n_features, "scalar" if n_outputs is None else n_outputs, key=key, **network)
+        return cls(made, n_features, n_outputs, Gaussian(1.0) if likelihood is None else likelihood)
+
+    def initialise(self, key, data, weight):
+        return eqx.tree_at(lambda e: e.network, self, reinitialise(self.network, key))
+
+    @property
+    def spaces(self):
+        shape = () if self.n_outputs is None else (self.n_outputs,)
+        return {"x": Real(self.n_features), "y": self.likelihood.space(*shape)}
+
+    def output(self, x):
+        return self.network(x)
+
+    def __call__(self, *, x, y):
+        return -self.likelihood.log_prob(self.output(x), y).sum()
+
+    def free_energy(self, *, x):
+        return jnp.zeros((), self.output(x).dtype)
 
 
 class SquaredWeights(eqx.Module):

@@ -68,9 +68,21 @@ class Squeeze(eqx.Module):
 
 
 def make_network(
-    n_in: int, hidden: Any, n_out: int, activation: Any, *, key: Any, before: Any = (), after: Any = ()
+    n_in: int,
+    hidden: Any,
+    n_out: Any,
+    activation: Any,
+    *,
+    key: Any,
+    before: Any = (),
+    after: Any = (),
+    dropout: float = 0.0,
 ) -> eqx.nn.Sequential:
-    """Return a multilayer perceptron, with the fixed layers `before` and `after` around it."""
+    """Return a multilayer perceptron, with the fixed layers `before` and `after` around it.
+
+    n_out: the number of outputs, or "scalar" for one of shape (). dropout: the probability of the dropout
+    layers after the activations, which `learn.Dropout` turns on; there are none if it is 0.
+    """
     function = activation_function(activation)
     sizes = [n_in, *layer_sizes(hidden), n_out]
     keys = jax.random.split(key, len(sizes))
@@ -78,6 +90,8 @@ def make_network(
     for i, (a, b) in enumerate(itertools.pairwise(sizes)):
         if i:
             layers.append(eqx.nn.Lambda(function))
+            if dropout:
+                layers.append(eqx.nn.Dropout(float(dropout), inference=True))
         layers.append(eqx.nn.Linear(a, b, key=keys[i]))
     return eqx.nn.Sequential([*layers, *after])
 

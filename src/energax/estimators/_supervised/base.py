@@ -231,8 +231,11 @@ class Classifier(ClassifierMixin, EnergyEstimator):
         """Return the objective that `loss` is or names."""
         if isinstance(self.loss, Objective):
             return self.loss
-        # An array, so that another penalty needs no compilation.
-        return _LOSSES[self.loss](l2=asarray(np.float64(self.alpha)) if self.alpha else 0.0)
+        return _LOSSES[self.loss](l2=self._penalty())
+
+    def _penalty(self) -> Any:
+        """`alpha` as an array, so that another penalty needs no compilation; 0.0 for none."""
+        return asarray(np.float64(self.alpha)) if self.alpha else 0.0
 
     def _descent_options(self):
         return {"tol": None if self.tol is None else float(self.tol)}

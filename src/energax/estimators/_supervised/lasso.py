@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 
 from ..._util.arrays import asarray
+from ...algorithms.gaussian.active_set import finish_elastic_net
 from ...algorithms.gaussian.least_squares import elastic_net_gap, reduce_rows
 from ...energies import Gaussian
 from ...energies._supervised.regression import SquaredWeights
 from ...learn import NegativeLogLikelihood, Proximal
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, WHOLE, number
+from .._common.sklearn_errors import ConvergenceWarning
 from .linear_regression import LinearRegressor
 
 _STEPS = 10  # of the learner in an epoch
@@ -21,20 +24,22 @@ class Lasso(LinearRegressor):
     """Linear regression with an L1 penalty, which sets weights to 0; also the elastic net.
 
     ‖y − Xw − b‖² / 2n + α ρ Σ |w_j| + ½ α (1 − ρ) ‖w‖², minimised by accelerated proximal gradients
-    (`energax.learn.Proximal`) on rows that are reduced to d + 1.
+    (`energax.learn.Proximal`) on rows that are reduced to d + 1. The signs of the weights that they find give
+    the exact minimum, by linear systems.
 
     Args:
         alpha: α, the strength of the penalty.
         l1_ratio: ρ, the part of the penalty that is L1: 1 is the lasso, less is the elastic net.
         fit_intercept: whether b is learned, without a penalty; else it is 0.
         max_iter: the most steps.
-        tol: converged when the conditions of a minimum are violated by at most `tol` times the largest slope
-            at w = 0.
+        tol: proximal gradients stop when the conditions of a minimum are violated by at most `tol` times the
+            largest slope at w = 0. The fit has converged if they did, or if the duality gap is at most `tol`
+            times the mean square of y.
 
     Attributes:
         coef_, intercept_: w, (n_features,), and b.
         dual_gap_: a bound on the objective minus its minimum.
-        n_iter_, converged_: steps, in tens, and whether the fit converged.
+        n_iter_, converged_: epochs of ten steps, and whether the fit converged.
         energy_: the fitted model; its likelihood has the scale of the residuals.
 
     Tibshirani (1996), Regression shrinkage and selection via the lasso; Zou and Hastie (2005),
@@ -95,10 +100,22 @@ class Lasso(LinearRegressor):
             start = self._linear_model(np.zeros(X.shape[1]), 0.0, Gaussian(1.0))
             data = {"x": columns.astype(self.dtype_), "y": rows.target.astype(self.dtype_)}
             epochs = -(-int(self.max_iter) // _STEPS) + 1  # the last one finds that nothing changes
-            options: dict[str, Any] = {"epochs": epochs, "tolerance": True, "freeze": "bias"}
+            options: dict[str, Any] = {"epochs": epochs, "freeze": "bias"}
             result = self._learn(start, data, learner, validated=True, **options)
             found: Any = result.energy
-            coef = np.asarray(found.weight, np.float64) / length
-            self._set_linear(coef, rows)
-        self.dual_gap_ = elastic_net_gap(rows, coef, l1, l2) / rows.total
+            near = np.asarray(found.weight, np.float64)
+            exact = finish_elastic_net(columns, rows.target, near, l1 / length, l2 / length**2)
+            self._set_linear(exact / length, rows)
+        self.dual_gap_ = elastic_net_gap(rows, exact / length, l1, l2) / rows.total
+        self._check_converged(self.dual_gap_, float(rows.target @ rows.target) / rows.total)
         return self
+
+    def _check_converged(self, gap: float, scale: float) -> None:
+        """Set `converged_`; warn if the gap is not small relative to ½ ‖y‖² / n."""
+        self.converged_ = gap <= max(float(self.tol), 1e-12) * scale or self.converged_
+        if not self.converged_:
+            message = (
+                f"Lasso did not converge: the duality gap is {gap:.3g} after max_iter={self.max_iter} steps. "
+                "Raise max_iter or tol, or scale the columns of X."
+            )
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
-import numpy as np
-
 from ...energies import Scorer
 from ...errors import BadInput
-from .._common.early_stopping import early_stopping_options, n_validation_rows
-from .._common.layers import ACTIVATION, LAYER_SIZES, make_network, n_network_numbers
-from .._common.scaling import StandardisingEstimator
-from .._common.settings import DTYPE, EARLY_STOPPING, FLAG, LEARNING_RATE, NONE, WHOLE, Setting, one_of
+from ...learn import CrossEntropy, Objective
+from .._common.settings import number
 from .base import IncrementalClassifier
+from .network import NetworkEstimator
 
-_AUTO_BATCH_ROWS = 200
 
-
-class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
+class MLPClassifier(NetworkEstimator, IncrementalClassifier):
     """Neural network classifier: a multilayer perceptron with one output per class, in float32 by default.
 
     Arguments, methods and attributes have the names of scikit-learn's `MLPClassifier`. The columns of X are
@@ -33,6 +27,10 @@ class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
             it by the number of rows).
         class_weight: the weights of the classes, times `sample_weight`: a dict from labels to numbers, or
             "balanced" for the same total weight each.
+        label_smoothing: the probability ε that the label of a row is any class, in the cross-entropy.
+        dropout: the probability that a hidden unit is 0 in a step of learning.
+        input_noise: the standard deviation of noise on the inputs in a step of learning, in standard
+            deviations of the columns.
         batch_size: rows in a step of Adam; "auto" for 200, None for all. At most the number of rows.
         learning_rate_init: the step size of Adam.
         max_iter: the most epochs.
@@ -69,15 +67,8 @@ class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
 
     _settings = {
         **IncrementalClassifier._settings,
-        **EARLY_STOPPING,
-        "hidden_layer_sizes": LAYER_SIZES,
-        "activation": ACTIVATION,
-        "batch_size": Setting(
-            (WHOLE | one_of("auto") | NONE).is_valid, "a whole number >= 1, 'auto', or None for all rows"
-        ),
-        "learning_rate_init": LEARNING_RATE,
-        "warm_start": FLAG,
-        "dtype": DTYPE,
+        **NetworkEstimator._network_settings,
+        "label_smoothing": number(lambda value: 0 <= value < 1, "a number from 0 to below 1", "Try 0.1."),
     }
 
     def __init__(
@@ -88,6 +79,9 @@ class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
         loss: Any = "cross-entropy",
         alpha: float = 1e-4,
         class_weight: Any = None,
+        label_smoothing: float = 0.0,
+        dropout: float = 0.0,
+        input_noise: float = 0.0,
         batch_size: int | str | None = "auto",
         learning_rate_init: float = 1e-3,
         max_iter: int = 200,
@@ -106,6 +100,9 @@ class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
         self.loss = loss
         self.alpha = alpha
         self.class_weight = class_weight
+        self.label_smoothing = label_smoothing
+        self.dropout = dropout
+        self.input_noise = input_noise
         self.batch_size = batch_size
         self.learning_rate_init = learning_rate_init
         self.max_iter = max_iter
@@ -123,84 +120,21 @@ class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
 
     def _start(self, X, weight):
         k, d = len(self.classes_), X.shape[1]
-        warm = self._is_warm_start()
-        if not warm:
-            self._fit_scaling(X, weight)
-        network = make_network(d, self.hidden_layer_sizes, k, self.activation, key=self._key(5))
-        return Scorer(self._copy_learned_layers(network) if warm else network, d, k)
+        return Scorer(self._network(X, weight, k), d, k)
 
-    def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
-        rows = n if self._batch_rows() is None else min(n, int(self._batch_rows()))
-        weights, units = n_network_numbers(d, self.hidden_layer_sizes, 1)
-        return {"hidden_layer_sizes": (weights + rows * units, "weights and units of the network")}
-
-    def _copy_learned_layers(self, network: eqx.nn.Sequential) -> eqx.nn.Sequential:
-        """Return the network with the linear layers of the previous fit."""
-        learned = _linear_layers(self.energy_.network)
-        before, now = (tuple(b.out_features for b in bs[:-1]) for bs in (learned, _linear_layers(network)))
-        if before != now:
-            raise BadInput(
-                "hidden_layer_sizes",
-                f"{now} in a warm start from a network of {before}",
-                "the same sizes",
-                "Set warm_start=False to start again.",
-            )
-        layers = iter(learned)
-        return eqx.nn.Sequential(
-            [next(layers) if isinstance(b, eqx.nn.Linear) else b for b in network.layers]
-        )
-
-    def _is_warm_start(self):
-        return bool(self.warm_start) and hasattr(self, "energy_")
-
-    def _columns(self, X):
-        return self._standardise(X)
+    def _objective(self):
+        if isinstance(self.loss, Objective) or not self.label_smoothing:
+            return self._regularise(super()._objective())
+        if self.loss != "cross-entropy":
+            found = f"{self.label_smoothing!r} with loss={self.loss!r}"
+            raise BadInput("label_smoothing", found, "0, or the loss 'cross-entropy'")
+        objective = CrossEntropy(l2=self._penalty(), label_smoothing=float(self.label_smoothing))
+        return self._regularise(objective)
 
     def _learner(self, partial: bool = False):
         return self._make_learner(self._objective, lambda: self._adam("learning_rate_init"))
 
-    def _batch_rows(self):
-        auto = isinstance(self.batch_size, str) and self.batch_size == "auto"
-        return _AUTO_BATCH_ROWS if auto else self.batch_size
-
-    def _fit_options(self, n_rows):
-        return {
-            "epochs": self.max_iter,
-            "batch_size": self._batch_rows(),
-            "tolerance": self.tol is not None,
-            **early_stopping_options(self, n_rows),
-        }
-
-    def _record_epochs(self, continues, n_rows):
-        losses = self.history_["objective"].tolist()
-        held_out = n_validation_rows(self.validation_fraction, n_rows) if "validation" in self.history_ else 0
-        continues = continues and hasattr(self, "loss_curve_")
-        self.loss_curve_ = [*(self.loss_curve_ if continues else ()), *losses]
-        self.t_ = (self.t_ if continues else 0) + len(losses) * (n_rows - held_out)
-        self.loss_ = self.loss_curve_[-1]
-        # As in scikit-learn: with early stopping, the validation loss decides which epoch was best.
-        self.best_loss_ = None if held_out else min(self.loss_curve_)
-
     # -- attributes --------------------------------------------------------------------------
-
-    @property
-    def coefs_(self) -> list[np.ndarray]:
-        """The weights of every layer in float64, (inputs, outputs) each, the first for X as it is given."""
-        self._check_fitted()
-        first, *others = (np.asarray(b.weight, np.float64).T for b in _linear_layers(self.energy_.network))
-        return [first / self.scale_[:, None], *others]
-
-    @property
-    def intercepts_(self) -> list[np.ndarray]:
-        """The biases of every layer in float64, the first for X as it is given."""
-        self._check_fitted()
-        first, *others = (np.asarray(b.bias, np.float64) for b in _linear_layers(self.energy_.network))
-        return [first - self.mean_ @ self.coefs_[0], *others]
-
-    @property
-    def n_layers_(self) -> int:
-        """The number of layers: inputs, hidden layers and outputs."""
-        return len(self.coefs_) + 1
 
     @property
     def n_outputs_(self) -> int:
@@ -213,7 +147,3 @@ class MLPClassifier(StandardisingEstimator, IncrementalClassifier):
         """The function of the outputs: "softmax", or "identity" if there are no probabilities."""
         self._check_fitted()
         return "softmax" if hasattr(self, "predict_proba") else "identity"
-
-
-def _linear_layers(network: eqx.nn.Sequential) -> list[eqx.nn.Linear]:
-    return [layer for layer in network.layers if isinstance(layer, eqx.nn.Linear)]

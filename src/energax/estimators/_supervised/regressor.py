@@ -30,31 +30,34 @@ class Regressor(RegressorMixin, EnergyEstimator):
     #: The least number of rows: a line goes through one, a variance needs two.
     _min_rows = 1
 
-    def _check_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    def _check_rows(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool = True
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
         """Return the table, the targets and the weights in one dtype, without rows of weight 0."""
         if y is None:
             expected = f"targets: {type(self).__name__} requires y to be passed, but the target y is None"
             raise BadInput("y", "None", expected)
         check_targets(y)
-        X, y = self._check_X(X, reset=True, y=y, min_rows=self._min_rows)
+        X, y = self._check_X(X, reset=reset, y=y, min_rows=self._min_rows)
         weight = self._check_weight(sample_weight, X)
         y = self._check_target_range(check_targets(y))
         return drop_zero_weight(X, y, weight=weight)
 
-    def _check_target_range(self, y: np.ndarray) -> np.ndarray:
-        """Return y in the dtype of the model; raise if squares would overflow there."""
-        limit = self._largest_magnitude(self.dtype_)
+    def _check_target_range(self, y: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
+        """Return y in this dtype, by default that of the model; raise if squares would overflow there."""
+        dtype = self.dtype_ if dtype is None else dtype
+        limit = self._largest_magnitude(dtype)
         largest = float(np.abs(y).max(initial=0.0))
         if largest > limit:
-            expected = f"magnitudes below {limit:.1g}, whose squares {self.dtype_} can hold"
+            expected = f"magnitudes below {limit:.1g}, whose squares {dtype} can hold"
             raise BadInput("y", f"values as large as {largest:.3g}", expected, "Scale y first.")
-        return y.astype(self.dtype_)
+        return y.astype(dtype)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return E[y | x] of every row, (n,)."""
         X = self._check_new_X(X)
         with self._precision():
-            return map_table(lambda rows: _predict_rows(self.energy_, rows), X)
+            return map_table(lambda rows: predict_rows(self.energy_, rows), X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² = 1 − Σ (y − ŷ)² / Σ (y − ȳ)², weighted."""
@@ -96,5 +99,5 @@ def check_targets(y: Any) -> np.ndarray:
 
 
 @jit_to_numpy
-def _predict_rows(energy: Any, X: Any) -> Any:
+def predict_rows(energy: Any, X: Any) -> Any:
     return jax.vmap(lambda x: energy.predict(x=x))(asarray(X))

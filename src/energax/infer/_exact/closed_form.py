@@ -126,6 +126,20 @@ class ConditionalPosterior(Posterior):
         out = {self.name: self._map(_mean)} if has_mean(self.spaces[self.name]) else {}
         return out | {k: v for k, v in self._impute().items() if has_mean(self.spaces[k])}
 
+    @property
+    def covariance(self) -> dict[str, np.ndarray]:
+        """The covariance matrix of the hidden variable, by name, if it is a normal vector: (d, d)."""
+        if not self._query.supports(f"covariance of {self.name}", lambda row: self._covariance_of(row)):
+            family = type(self._query.energy).__name__
+            raise Unsuitable(
+                f"covariance: the posterior of {self.name!r} under {family} has no covariance matrix."
+            )
+        compute = lambda: {self.name: self._map(_covariance)}
+        return self._query.unbatch(self._cached("covariance", compute))
+
+    def _covariance_of(self, row):
+        return _covariance(row, None, self._query.energy, self.name)
+
     def _impute(self):
         """Return E[x | given] of the partially observed variables."""
         q = self._query
@@ -187,6 +201,10 @@ def _marginals(row, key, energy, name):
 
 def _mean(row, key, energy, name):
     return energy.conditional(name, **row).mean
+
+
+def _covariance(row, key, energy, name):
+    return energy.conditional(name, **row).covariance_matrix
 
 
 def _joint_table(row, key, energy, name):
