@@ -69,8 +69,8 @@ class _KernelExpansion(Energy):
         """(a function from indices to rows of the kernel matrix, one to their block, its diagonal)."""
         x = asarray(data["x"])
         if self.kernel is None:
-            rows = lambda index: jnp.take(x, index, axis=0)
-            return rows, lambda index: x[index[:, None], index], jnp.diagonal(x)
+            take = lambda index: jnp.take(x, index, axis=0)
+            return take, lambda index: x[index[:, None], index], jnp.diagonal(x)
         kernel = self.kernel
         diagonal = kernel.diagonal(x)
 
