@@ -158,7 +158,7 @@ class KernelDual(Protocol):
     """The dual of a kernel expansion: one coefficient for every row. Used by: `SMO`."""
 
     def dual_kernel(self, data: Rows) -> tuple[Any, Any, Any]:
-        """(a function from indices to rows of the kernel matrix, one to their block or None, diagonal)."""
+        """(a function from indices to rows of the kernel matrix, one to their block, its diagonal)."""
 
     def dual_problem(self, data: Rows, bound: Any) -> Any:
         """Targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound`, (n,), is C."""

@@ -98,9 +98,9 @@ class SMO(Learner):
         rows, block, diagonal = energy.dual_kernel(batch.data)
         solution = solve_dual(
             rows,
+            block,
             diagonal,
             problem,
-            block=block,
             tol=self.tol,
             max_steps=self.max_steps,
             cache_rows=self.cache_rows,

@@ -30,13 +30,17 @@ def table():
     return X, y, np.exp(-0.5 * squares)
 
 
+def parts(K):
+    return lambda i: K[i], lambda i: K[i[:, None], i], jnp.diagonal(K)
+
+
 def box(t, C):
     return BoxDual(t[None], jnp.where(t > 0, 0, -C)[None], jnp.where(t > 0, C, 0)[None])
 
 
 @jax.jit
 def _solve(K, problem, tol):
-    solution = solve_dual(lambda i: K[i], jnp.diagonal(K), problem, tol=tol)
+    solution = solve_dual(*parts(K), problem, tol=tol)
     return solution, certify(problem, solution)
 
 
@@ -45,7 +49,7 @@ def by_working_sets(K, problem, tol, working, cache_rows, monkeypatch):
     monkeypatch.setattr(smo, "_LEAST_WORKING_SET", 16)
 
     def solve(K, problem):
-        solution = solve_dual(lambda i: K[i], jnp.diagonal(K), problem, tol=tol, cache_rows=cache_rows)
+        solution = solve_dual(*parts(K), problem, tol=tol, cache_rows=cache_rows)
         return solution, certify(problem, solution)
 
     return jax.jit(solve)(K, problem)
@@ -111,7 +115,7 @@ def test_padding_and_continuing_change_nothing(table):
     padded, _ = _solve(jnp.asarray(K), hidden, 1e-8)
     np.testing.assert_allclose(padded.variables[0, :256], expected.variables[0], atol=1e-7)
     assert not np.asarray(padded.variables[0, 256:]).any()
-    again = solve_dual(lambda i: short[i], jnp.diagonal(short), problem, tol=1e-8, start=expected)
+    again = solve_dual(*parts(short), problem, tol=1e-8, start=expected)
     assert int(again.n_steps) == 0
     np.testing.assert_array_equal(again.variables, expected.variables)
 
@@ -130,26 +134,27 @@ def test_the_steps_are_limited_and_a_kernel_that_is_not_semi_definite_ends(table
     _, y, K = table
     problem = box(jnp.asarray(y), 2.0)
     K = jnp.asarray(K)
-    few = jax.jit(lambda K: solve_dual(lambda i: K[i], jnp.diagonal(K), problem, max_steps=7))(K)
+    few = jax.jit(lambda K: solve_dual(*parts(K), problem, max_steps=7))(K)
     assert int(few.n_steps) == 7 and float(few.violation) > 1e-3
     wild = K - 2 * jnp.eye(N)
-    found = jax.jit(lambda K: solve_dual(lambda i: K[i], jnp.diagonal(K), problem))(wild)
+    found = jax.jit(lambda K: solve_dual(*parts(K), problem))(wild)
     assert float(found.violation) <= 1e-3 and np.isfinite(found.variables).all()
 
 
 def test_the_cache_keeps_the_rows_used_last():
     matrix = jnp.arange(100.0).reshape(10, 10)
     cache = empty_cache(4, 10, matrix.dtype)
-    computed, add = [], jax.jit(lambda cache, wanted: cache.add(wanted, lambda i: matrix[i]))
+    computed, add = [], jax.jit(lambda cache, wanted: cache.add(wanted, wanted < 9, lambda i: matrix[i]))
     for wanted in ([0, 1], [2, 3], [1, 2], [4, 5], [1, 2]):
         wanted = jnp.array(wanted, jnp.int32)
         before = set(np.asarray(cache.row_in).tolist())
         cache = add(cache, wanted)
         computed.append(sorted(set(np.asarray(cache.row_in).tolist()) - before))
         np.testing.assert_array_equal(cache.values[cache.slot_of[wanted]], matrix[wanted])
-        np.testing.assert_array_equal(cache.block(wanted), matrix[np.ix_(wanted, wanted)])
         weights = jnp.arange(1.0, 1 + len(wanted))
         np.testing.assert_allclose(cache.weighted_sum(wanted, weights), weights @ matrix[wanted])
+    cache = add(cache, jnp.array([9, 1], jnp.int32))
+    assert int(cache.slot_of[9]) == -1  # not needed
     # 0 and 3 were used longest ago when 4 and 5 came.
     assert computed == [[0, 1], [2, 3], [], [4, 5], []]
     assert sorted(np.asarray(cache.row_in).tolist()) == [1, 2, 4, 5]

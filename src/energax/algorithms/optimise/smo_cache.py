@@ -22,15 +22,16 @@ class RowCache(NamedTuple):
     last_use: Any  # (slots,) the time of the last use, 0 if never
     time: Any
 
-    def add(self, wanted: Any, rows: Callable[[Any], Any]) -> RowCache:
-        """Return a cache that has the `wanted` rows (q,), at most as many as there are slots."""
+    def add(self, wanted: Any, is_needed: Any, rows: Callable[[Any], Any]) -> RowCache:
+        """Return a cache with those of the `wanted` rows (q,) that are needed; q is at most its slots."""
         q = wanted.shape[0]
         time = self.time + 1
         slots = self.slot_of[wanted]
-        missing = slots < 0
-        # Slots in use now come last; out of range, so dropped, where a row is missing.
+        missing = is_needed & (slots < 0)
+        is_here = is_needed & (slots >= 0)
+        # Slots in use now come last; an index out of range is dropped.
         n_slots = self.row_in.shape[0]
-        last_use = self.last_use.at[jnp.where(missing, n_slots, slots)].set(time, mode="drop")
+        last_use = self.last_use.at[jnp.where(is_here, slots, n_slots)].set(time, mode="drop")
         order = jnp.argsort(~missing, stable=True)
         new_rows, n_missing = wanted[order], jnp.sum(missing, dtype=jnp.int32)
         # As float32, for the fast `top_k`: exact for 2²⁴ working sets.
@@ -48,15 +49,12 @@ class RowCache(NamedTuple):
         values = _fill(self.values, new_rows, new_slots, n_missing, rows)
         return RowCache(values, slot_of, row_in, last_use, time)
 
-    def block(self, wanted: Any) -> Any:
-        """The kernel matrix of the wanted rows with each other, (q, q)."""
-        return self.values[self.slot_of[wanted][:, None], wanted[None, :]]
-
     def weighted_sum(self, wanted: Any, weights: Any) -> Any:
-        """Σ_i weight_i · row_i of the wanted rows, (n,)."""
+        """Σ_i weight_i · row_i of the wanted rows, (n,); those of weight 0 need not be here."""
         q = wanted.shape[0]
         order = jnp.argsort(weights == 0, stable=True)
-        slots, weights = self.slot_of[wanted][order], weights[order]
+        # An empty slot may hold NaN; the first slot is the first to be filled.
+        slots, weights = jnp.where(weights != 0, self.slot_of[wanted], 0)[order], weights[order]
         short = -q % _ADDED
         slots, weights = jnp.pad(slots, (0, short)), jnp.pad(weights, (0, short))
         n_blocks = -(-jnp.sum(weights != 0, dtype=jnp.int32) // _ADDED)

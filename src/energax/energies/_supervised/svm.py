@@ -20,8 +20,6 @@ from .epsilon_insensitive import EpsilonInsensitive
 from .linear import Classifier
 from .regression import Regressor
 
-_FEW_COLUMNS = 64  # up to which a block of the kernel matrix is computed rather than looked up
-
 
 class _KernelExpansion(Energy):
     """f(x) = Σ_i c_i k(s_i, x) + b, for one or several vectors c of coefficients.
@@ -68,10 +66,11 @@ class _KernelExpansion(Energy):
     # -- learning by SMO --------------------------------------------------------------------------------
 
     def dual_kernel(self, data: Any) -> tuple[Any, Any, Any]:
-        """(a function from indices to rows of the kernel matrix, one to their block or None, diagonal)."""
+        """(a function from indices to rows of the kernel matrix, one to their block, its diagonal)."""
         x = asarray(data["x"])
         if self.kernel is None:
-            return lambda index: jnp.take(x, index, axis=0), None, jnp.diagonal(x)
+            take = lambda index: jnp.take(x, index, axis=0)
+            return take, lambda index: x[index[:, None], index], jnp.diagonal(x)
         kernel = self.kernel
         diagonal = kernel.diagonal(x)
 
@@ -84,7 +83,7 @@ class _KernelExpansion(Energy):
             values = kernel.matrix(jnp.take(x, index, axis=0), jnp.take(x, index, axis=0))
             return jnp.where(index[:, None] == index, jnp.take(diagonal, index), values)
 
-        return rows, block if x.shape[1] <= _FEW_COLUMNS else None, diagonal
+        return rows, block, diagonal
 
     def _with_rows(self, data: Any, coefficients: Any, intercept: Any) -> Any:
         support = None if self.support is None else data["x"]
