@@ -165,7 +165,8 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
         X, self._noise = self.X_train_, noise
         points: Any = self.inducing_points_
         of_kernel = lambda kernel: sparse.bound_and_gradient(kernel, points, noise, X, y)
-        self.kernel_ = self._maximise_evidence(of_kernel, len(X))
+        # XLA's factorisations on several threads can wait for each other on few cores.
+        self.kernel_ = self._maximise_evidence(of_kernel, len(X), parallel=False)
         found = sparse.summarise(self.kernel_, points, noise, X, y)
         if not np.isfinite(found.bound):
             expected, remedy = "kernel matrices that are positive definite", "Raise alpha, or add White()."

@@ -57,10 +57,11 @@ class ProcessEstimator(EnergyEstimator):
         learned = np.concatenate([np.zeros(0, bool), *flags])
         return kernel, learned if self.optimizer else np.zeros_like(learned)
 
-    def _maximise_evidence(self, value_and_gradient: Any, n_rows: int) -> Kernel:
+    def _maximise_evidence(self, value_and_gradient: Any, n_rows: int, parallel: bool = True) -> Kernel:
         """Return the kernel with the hyperparameters of largest evidence, the best of all starts.
 
-        `value_and_gradient(kernel)` is log p and its gradient in `kernel.theta`, or None.
+        `value_and_gradient(kernel)` is log p and its gradient in `kernel.theta`, or None. `parallel`: whether
+        it may run on several threads.
         """
         kernel, learned = self._start_kernel()
         self.n_iter_, self.converged_ = 1, True
@@ -79,7 +80,7 @@ class ProcessEstimator(EnergyEstimator):
         noise = self._generator().normal(size=(int(self.n_restarts_optimizer), len(first)))
         starts = [first, *np.clip(first + _SPREAD * noise, bounds[:, 0], bounds[:, 1])]
         options: dict[str, Any] = {"bounds": bounds, "max_iter": int(self.max_iter), "tol": float(self.tol)}
-        parallel = len(starts) > 1 and n_rows >= _PARALLEL_ROWS
+        parallel = parallel and len(starts) > 1 and n_rows >= _PARALLEL_ROWS
         # Threads share programs, of which only compiled ones may run in several at once.
         if parallel:
             with use_engine("xla"):
