@@ -154,7 +154,7 @@ LEARNERS = {
     "EM": ("Mixture", lambda: learn.EM()),
     "SMO": ("SupportVectorClassifier", lambda: learn.SMO()),
     "Newton": ("LinearModel", lambda: learn.Newton(learn.NegativeLogLikelihood())),
-    "Proximal": ("RBM", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
+    "Proximal": ("LinearModel", lambda: learn.Proximal(learn.NegativeLogLikelihood(), 0.01)),
 }
 
 
