@@ -17,8 +17,8 @@ from .._common.settings import FLAG, LEARNING_RATE
 from .base import Classifier, IncrementalClassifier, Problem
 from .preconditioner import center_columns, precondition
 
-#: The most numbers (classes − 1) × (columns + 1) for Newton's method. a9a, 1 × 124: 0.4 s, by L-BFGS 1.2.
-#: Digits, 9 × 65, the products of which are 45 per row: as fast as L-BFGS at best.
+#: The most numbers (classes − 1) × (columns + 1) for Newton's method, which computes the products of all
+#: columns for every pair of classes. Digits, 9 × 65: 0.39 s, by L-BFGS 0.32.
 _NEWTON_NUMBERS = 256
 
 
