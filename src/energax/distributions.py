@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ._util.arrays import asarray
 from ._util.linalg import cholesky, solve_lower
@@ -50,6 +51,51 @@ class FiniteDistribution(eqx.Module):
     @property
     def mode(self) -> Any:
         return self.space.at(jnp.argmax(self.log_probs))
+
+
+class ColumnsDistribution(eqx.Module):
+    """Independent distributions of groups of columns of one vector, with NumPyro's method names.
+
+    parts: the distributions. columns: the indices of the columns of each. shapes: of a value of each.
+    """
+
+    parts: tuple[Any, ...]
+    columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    def split(self, vector: Any) -> list[Any]:
+        """The columns of every part (…, d), in its shape."""
+        each = zip(self.columns, self.shapes, strict=True)
+        return [vector[..., np.array(c)].reshape(*vector.shape[:-1], *shape) for c, shape in each]
+
+    def join(self, values: list[Any], dtype: Any = None) -> Any:
+        """The vector with these values of all parts, the inverse of `split`."""
+        lead = [v.shape[: v.ndim - len(shape)] for v, shape in zip(values, self.shapes, strict=True)]
+        flat = [v.reshape(*n, -1) for v, n in zip(values, lead, strict=True)]
+        dtype = jnp.result_type(float, *flat) if dtype is None else dtype
+        order = np.argsort([c for each in self.columns for c in each])
+        return jnp.concatenate([v.astype(dtype) for v in flat], axis=-1)[..., order]
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        keys = jax.random.split(key, len(self.parts))
+        return self.join([p.sample(k, sample_shape) for p, k in zip(self.parts, keys, strict=True)])
+
+    def log_prob(self, value: Any) -> Any:
+        return sum(p.log_prob(v) for p, v in zip(self.parts, self.split(value), strict=True))
+
+    @property
+    def mean(self) -> Any:
+        """The means; of categories that of their numbers."""
+        return self.join([_mean(part) for part in self.parts])
+
+
+def _mean(distribution: Any) -> Any:
+    from numpyro import distributions as d
+
+    base = _base(distribution)
+    if isinstance(base, d.CategoricalLogits | d.CategoricalProbs):
+        return base.probs @ jnp.arange(base.probs.shape[-1], dtype=base.probs.dtype)
+    return distribution.mean
 
 
 def _base(distribution: Any) -> Any:
@@ -122,6 +168,12 @@ def draw_rest(distribution: Any, old: Any, key: Any, clamped: Any) -> Any:
         clash = ((values != old) & clamped).reshape(len(values), -1).any(1)
         allowed = FiniteDistribution(jnp.where(clash, -jnp.inf, distribution.log_probs), distribution.space)
         return allowed.sample(key).astype(old.dtype)
+    if isinstance(distribution, ColumnsDistribution):
+        keys = jax.random.split(key, len(distribution.parts))
+        each = zip(
+            distribution.parts, distribution.split(old), keys, distribution.split(clamped), strict=True
+        )
+        return distribution.join([draw_rest(*arguments) for arguments in each], old.dtype)
     base = _base(distribution)
     if isinstance(base, d.Distribution) and base.event_shape == ():
         # Independent coordinates: clamping some does not change the others.

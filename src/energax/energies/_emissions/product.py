@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..._util.arrays import asarray
+from ...distributions import ColumnsDistribution
 from ...errors import BadInput
 from ...missing import Masked, is_masked, value_of
 from ...parameters import m_step, recenter
@@ -77,6 +78,10 @@ class Product(Emission):
         dtype = self._dtype
         draws = [p.draw(k, z=z)["x"] for p, k in zip(self.parts, keys, strict=True)]
         return jnp.concatenate([jnp.ravel(v).astype(dtype) for v in draws])[self._order]
+
+    def state_distribution(self, z):
+        shapes = tuple(part.spaces["x"].shape for part in self.parts)
+        return ColumnsDistribution(tuple(p.state_distribution(z) for p in self.parts), self.columns, shapes)
 
     def impute_given(self, data, posterior):
         """x with missing values replaced, each by the rule of its part, (n, d)."""
