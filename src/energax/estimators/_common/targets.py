@@ -11,7 +11,7 @@ from ...errors import BadInput
 from .sklearn_errors import translate_sklearn_errors
 
 
-def check_targets(estimator: Any, y: Any, X: np.ndarray) -> np.ndarray:
+def check_target_columns(estimator: Any, y: Any, X: np.ndarray) -> np.ndarray:
     """Return y as finite float64 numbers, (n,) or (n, t), one row for each of X."""
     if y is None:
         name = type(estimator).__name__

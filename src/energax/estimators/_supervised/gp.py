@@ -28,7 +28,7 @@ from .._common.settings import (
     whole,
 )
 from .._common.table import drop_zero_weight
-from .._common.targets import check_targets
+from .._common.targets import check_target_columns
 from .._mixture.kmeans import KMeans
 from .process import FREEZE, KERNEL, ProcessEstimator, check_theta
 
@@ -136,7 +136,7 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
                 occurred so often.
         """
         X = self._check_X(X, reset=True).astype(np.float64)
-        y = check_targets(self, y, X)
+        y = check_target_columns(self, y, X)
         noise = self._check_alpha(X)
         X, y, noise, weight = drop_zero_weight(X, y, noise, weight=self._check_weight(sample_weight, X))
         noise = noise if weight is None else noise / weight

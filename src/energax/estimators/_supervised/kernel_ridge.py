@@ -19,7 +19,7 @@ from .._base import ConvergenceWarning, EnergyEstimator
 from .._common.kernels import KERNEL_OR_NAME, named_kernel
 from .._common.settings import FINITE_NOT_NEGATIVE, NONE, NUMBERS, WHOLE, Setting, number
 from .._common.table import drop_zero_weight
-from .._common.targets import check_targets
+from .._common.targets import check_target_columns
 
 _SMALLEST = 1e-300
 
@@ -88,7 +88,7 @@ class KernelRidge(RegressorMixin, EnergyEstimator):
             sample_weight: the weights of the rows, (n_samples,).
         """
         X = self._check_X(X, reset=True).astype(np.float64)
-        y = check_targets(self, y, X)
+        y = check_target_columns(self, y, X)
         alphas = self._check_alpha(y)
         X, y, weight = drop_zero_weight(X, y, weight=self._check_weight(sample_weight, X))
         per_row = np.ones(len(X)) if weight is None else 1 / weight.astype(np.float64)

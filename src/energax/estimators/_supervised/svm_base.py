@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -16,10 +16,11 @@ from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ..._util.sizes import QUERY_NUMBERS, SMO_WORKING_SET, call_rows, map_chunks, pad_rows, pad_size, round_up
 from ...errors import BadInput, Diverged
-from ...kernels import RBF, Kernel, Linear, Polynomial
+from ...kernels import Kernel
 from ...learn import SMO
 from ...programs import jit
 from .._base import ConvergenceWarning, EnergyEstimator
+from .._common.kernels import named_kernel
 from .._common.settings import (
     FUNCTION,
     NOT_NEGATIVE,
@@ -81,16 +82,13 @@ class SupportVectorMachine(EnergyEstimator):
         """Set `kernel_`, None for a kernel that is given by its matrix, and `gamma_`."""
         self.kernel_ = None
         self.gamma_: Any = self._gamma(X)
-        name = self.kernel if isinstance(self.kernel, str) else ""
-        degree, coef0, scale = int(self.degree), float(self.coef0), np.sqrt(0.5 / self.gamma_)
-        if isinstance(self.kernel, Kernel):
-            self.kernel_ = self.kernel.astype(np.float64)
-        elif name == "rbf":
-            self.kernel_ = RBF(scale).astype(np.float64)
-        elif name == "linear":
-            self.kernel_ = Linear().astype(np.float64)
-        elif name == "poly":
-            self.kernel_ = Polynomial(degree, cast(Any, self.gamma_), cast(Any, coef0)).astype(np.float64)
+        if isinstance(self.kernel, Kernel) or self.kernel in ("linear", "rbf", "poly"):
+            numbers: dict[str, Any] = {
+                "gamma": self.gamma_,
+                "degree": int(self.degree),
+                "coef0": float(self.coef0),
+            }
+            self.kernel_ = named_kernel(self.kernel, X.shape[1], **numbers).astype(np.float64)
 
     def _gamma(self, X: np.ndarray) -> float:
         if not isinstance(self.gamma, str):
