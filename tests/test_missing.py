@@ -32,5 +32,5 @@ def test_passes_through_vmap_and_jit():
 
 
 def test_shapes_must_agree():
-    with pytest.raises(ValueError, match="value has shape"):
+    with pytest.raises(ValueError, match="observed: found shape"):
         Masked(np.ones(2), np.ones(3, bool))
