@@ -12,21 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util.keys import as_key
-from ..._util.methods import plain_method
 from ..._util.sizes import HESSIAN_NUMBERS
-from ...energy import Energy
 from ...errors import BadInput
 from ...nn import mlp, reinitialise
 from ...spaces import Categorical, Real
+from .predictor import Predictor
 
 
-class Classifier(Energy):
-    """The base class of classifiers: e(x, y) = −score_y(x), so that p(y | x) = softmax(scores(x)).
-
-    x is an input: its distribution is not modelled.
-    """
-
-    inputs = frozenset({"x"})
+class Classifier(Predictor):
+    """The base class of classifiers: e(x, y) = −score_y(x), so that p(y | x) = softmax(scores(x))."""
 
     @abstractmethod
     def scores(self, x: Any) -> Any:
@@ -42,21 +36,10 @@ class Classifier(Energy):
     def free_energy(self, *, x):
         return -jax.nn.logsumexp(self.scores(x))
 
-    @plain_method
-    def knows(self, what, names=None):
-        if what in ("conditional", "draw"):
-            return names is not None and set(names) == {"x"}
-        return super().knows(what, names)
-
-    def conditional(self, name, **given):
+    def distribution(self, x):
         from numpyro.distributions import Categorical as Choice
 
-        if name != "y" or set(given) != {"x"}:
-            raise BadInput("conditional", f"{name!r} given {sorted(given)}", "'y' given only 'x'")
-        return Choice(logits=self.scores(given["x"]))
-
-    def draw(self, key, **given):
-        return {"y": self.conditional("y", **given).sample(key)}
+        return Choice(logits=self.scores(x))
 
 
 class Linear(Classifier):

@@ -12,21 +12,19 @@ import jax.numpy as jnp
 
 from ..._util.arrays import asarray
 from ..._util.methods import plain_method
-from ...energy import Energy
 from ...errors import BadInput
 from ...nn import mlp, reinitialise
 from ...spaces import Real
 from .._latent.likelihoods import Gaussian
+from .predictor import Predictor
 
 
-class Regressor(Energy):
+class Regressor(Predictor):
     """The base class of regressors: e(x, y) = −log p(y | f(x)), with any likelihood p.
 
-    x is an input: its distribution is not modelled. A subclass has a field or property `likelihood`, such as
+    A subclass has a field or property `likelihood`, such as
     `Gaussian`, `StudentT`, `Poisson`, `Gamma` or `Bernoulli`, and implements `output`.
     """
-
-    inputs = frozenset({"x"})
 
     @abstractmethod
     def output(self, x: Any) -> Any:
@@ -43,19 +41,8 @@ class Regressor(Energy):
         """−log ∫ p(y | x) dy = 0."""
         return jnp.zeros((), self.output(x).dtype)
 
-    @plain_method
-    def knows(self, what, names=None):
-        if what in ("conditional", "draw"):
-            return names is not None and set(names) == {"x"}
-        return super().knows(what, names)
-
-    def conditional(self, name, **given):
-        if name != "y" or set(given) != {"x"}:
-            raise BadInput("conditional", f"{name!r} given {sorted(given)}", "'y' given only 'x'")
-        return self.likelihood.distribution(self.output(given["x"]))
-
-    def draw(self, key, **given):
-        return {"y": self.conditional("y", **given).sample(key)}
+    def distribution(self, x):
+        return self.likelihood.distribution(self.output(x))
 
 
 class LinearModel(Regressor):

@@ -1,4 +1,4 @@
-"""What regression and classification by Gaussian processes share: hyperparameters by maximum evidence."""
+"""`ProcessEstimator`: the base of estimators by Gaussian processes, which maximises the evidence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FREEZE = Setting(
 
 
 class ProcessEstimator(EnergyEstimator):
-    """What regression and classification by Gaussian processes share: hyperparameters by maximum evidence."""
+    """The base of estimators by Gaussian processes: hyperparameters by maximum evidence."""
 
     kernel_: Kernel
 

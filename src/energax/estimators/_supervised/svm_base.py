@@ -1,4 +1,4 @@
-"""What support vector machines for classes and for numbers share: kernels, one problem, its certificate."""
+"""The base of support vector machines: kernels, the fit of one problem, its certificate."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class ConditionalQuery:
 
     @property
     def kind(self) -> Any:
-        """What the number is: an estimate if one of the two free energies is."""
+        """The kind of the number: an estimate if one of the two free energies is."""
         return "exact" if isinstance(self.method, Exact | Enumeration) else "estimate"
 
     def plan(self) -> Plan:
