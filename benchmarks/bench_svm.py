@@ -38,6 +38,6 @@ def cases() -> list[Case]:
     return [
         case("SVC, RBF, C = 1", SVC, sklearn.svm.SVC, y, 1 / 1.2),
         case("SVC, RBF, C = 10", SVC, sklearn.svm.SVC, y, 1 / 1.2, C=10.0),
-        case("SVC, RBF, C = 1, tol = 1e-6", SVC, sklearn.svm.SVC, y, 1.0, tol=1e-6),
+        case("SVC, RBF, C = 1, tol = 1e-6", SVC, sklearn.svm.SVC, y, 1 / 1.2, tol=1e-6),
         case("SVR, RBF, C = 1", SVR, sklearn.svm.SVR, target, 1.0),
     ]

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 _UNKNOWN_MEMORY = 2**36  # bytes, where the operating system does not tell
 _SHORT = reprlib.Repr()
 _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 40, 60, 24
@@ -72,6 +74,34 @@ def check_number(
     """Raise unless the value is a real number for which `is_valid` holds. Booleans are rejected."""
     if not isinstance(value, Real) or isinstance(value, bool) or not is_valid(value):
         raise BadInput(name, describe(value), expected, remedy)
+
+
+def _is_numeric_array(value: Any) -> bool:
+    """Whether the value has a dtype that is not of objects, strings or dates."""
+    return hasattr(value, "dtype") and getattr(value.dtype, "kind", "V") not in "OUSTMm"
+
+
+def check_numbers(
+    name: str, value: Any, is_valid: Callable[[Any], bool] = lambda value: True, expected: str = "a number"
+) -> None:
+    """Raise unless the value is a number for which `is_valid` holds, or an array of numbers.
+
+    The values of arrays are not checked: they may be traced.
+    """
+    if _is_numeric_array(value):
+        return
+    check_number(name, value, is_valid, expected)
+
+
+def as_numbers(name: str, value: Any, expected: str) -> Any:
+    """Return an array as it is, and anything else as a NumPy array of numbers; raise if it is not one."""
+    if _is_numeric_array(value):
+        return value
+    try:
+        array = np.asarray(value)
+        return array if array.dtype.kind in "biufc" else array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(name, describe(value), expected) from None
 
 
 def check_memory(name: str, value: Any, numbers: float, what: str, itemsize: int = 8) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from .._util.arrays import asarray
 from .._util.hyperparameter import hyperparameter
 from .._util.printing import pretty_repr
-from ..errors import BadInput, describe
+from ..errors import BadInput, as_numbers, check_instance, describe
 from ..programs import jit
 from ..spaces import Positive, is_concrete, parameter
 
@@ -92,7 +92,7 @@ class Kernel(eqx.Module):
     def with_theta(self, theta: Any) -> Self:
         """Return the same kernel with hyperparameters exp(theta), in float64."""
         leaves, treedef = jax.tree.flatten(self)
-        theta = np.asarray(theta, np.float64)
+        theta = np.asarray(as_numbers("theta", theta, "one number per hyperparameter"), np.float64)
         ends = np.cumsum([0, *(leaf.size for leaf in leaves)])
         if theta.shape != (ends[-1],):
             raise BadInput("theta", f"shape {theta.shape}", f"({ends[-1]},), one number per hyperparameter")
@@ -102,7 +102,7 @@ class Kernel(eqx.Module):
         return jax.tree.unflatten(treedef, new)
 
     def _check_points(self, X: Any, name: str, n_columns: int | None = None) -> Any:
-        X = X if isinstance(X, jax.Array) else np.asarray(X)
+        X = as_numbers(name, X, "points as rows, (n, d)")
         if X.dtype.kind != "f":
             X = X.astype(np.float64)
         if X.ndim != 2:
@@ -213,6 +213,8 @@ class _Combination(Kernel):
     def __check_init__(self):
         if not self.kernels:
             raise BadInput("kernels", "none", "at least one kernel")
+        for kernel in self.kernels:
+            check_instance("kernels", kernel, Kernel, "kernels of energax.kernels")
 
 
 class Sum(_Combination):

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from .._util.arrays import asarray
 from .._util.keys import as_key
 from .._util.printing import pretty_repr
-from ..energy import free_energy
-from ..errors import BadInput, Unsuitable, check_instance
+from ..energy import Energy, free_energy
+from ..errors import BadInput, Unsuitable, as_numbers, check_instance, check_numbers
 from ..missing import is_masked
 from ..programs import jit
 from ._noise import replace_rows
@@ -35,7 +35,11 @@ class Attack(eqx.Module):
         """Return the changed input of one example."""
 
     def __call__(self, energy: Any, x: Any, y: Any, *, key: Any = None) -> jax.Array:
-        x, y = asarray(x), asarray(y)
+        check_instance("energy", energy, Energy, "an Energy of y given x")
+        x, y = (
+            asarray(as_numbers("x", x, "numbers")),
+            asarray(as_numbers("y", y, "indices of classes, or numbers")),
+        )
         shape = energy.spaces["x"].shape
         if x.shape[x.ndim - len(shape) :] != shape or x.ndim - len(shape) not in (0, 1):
             raise BadInput("x", f"shape {x.shape}", f"one input of shape {shape}, or rows of them")
@@ -221,8 +225,7 @@ class AdversarialTraining(WrappedObjective):
 
 
 def _check_epsilon(epsilon: Any) -> None:
-    if isinstance(epsilon, int | float) and not epsilon >= 0:
-        raise BadInput("epsilon", repr(epsilon), "a number >= 0")
+    check_numbers("epsilon", epsilon, lambda epsilon: epsilon >= 0, "a number >= 0")
 
 
 def _clip(x: Any, low: float | None, high: float | None) -> Any:

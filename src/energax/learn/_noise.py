@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..batch import Batch
-from ..errors import BadInput, Unsuitable
+from ..errors import Unsuitable, check_numbers
 from ..missing import is_masked
 from ._objective import WrappedObjective
 
@@ -41,8 +41,7 @@ class InputNoise(WrappedObjective):
     name: str = eqx.field(static=True, default="x")
 
     def __check_init__(self):
-        if isinstance(self.scale, int | float) and not self.scale >= 0:
-            raise BadInput("scale", repr(self.scale), "a number >= 0")
+        check_numbers("scale", self.scale, lambda scale: scale >= 0, "a number >= 0")
 
     def check(self, energy, data):
         super().check(energy, data)

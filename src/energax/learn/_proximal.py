@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from ..algorithms.optimise import proximal
-from ..errors import BadInput, Unsuitable, check_instance, check_whole_number
+from ..errors import BadInput, Unsuitable, check_instance, check_numbers, check_whole_number, describe
 from ..fitting import Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
 from ._objective import Objective
@@ -73,8 +73,11 @@ class Proximal(Learner):
     ):
         check_instance("objective", objective, Objective, "an objective of energax.learn")
         check_setting("tol", tol, lambda tol: tol == tol, "a number, or None")
-        if isinstance(l1, int | float) and not l1 >= 0:
-            raise BadInput("l1", repr(l1), "a number >= 0")
+        check_numbers("l1", l1, lambda l1: l1 >= 0, "a number >= 0")
+        if not isinstance(on, str) and not (
+            isinstance(on, list | tuple) and all(isinstance(n, str) for n in on)
+        ):
+            raise BadInput("on", describe(on), "names of parameters")
         check_whole_number("n_steps", n_steps)
         self.objective, self.l1, self.tol, self.n_steps = objective, l1, tol, n_steps
         self.on = (on,) if isinstance(on, str) else tuple(on)

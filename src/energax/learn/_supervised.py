@@ -12,7 +12,7 @@ import numpy as np
 
 from ..batch import Batch
 from ..energy import free_energy
-from ..errors import BadInput, Unsuitable
+from ..errors import BadInput, Unsuitable, check_numbers
 from ..finite import ENUMERATION_LIMIT, table
 from ..missing import is_masked
 from ._objective import Objective
@@ -155,9 +155,7 @@ class CrossEntropy(SupervisedLoss):
     label_smoothing: float = eqx.field(default=0.0, kw_only=True)
 
     def __check_init__(self):
-        smoothing = self.label_smoothing
-        if isinstance(smoothing, int | float) and not 0 <= smoothing <= 1:
-            raise BadInput("label_smoothing", repr(smoothing), "a number from 0 to 1")
+        check_numbers("label_smoothing", self.label_smoothing, lambda v: 0 <= v <= 1, "a number from 0 to 1")
         if isinstance(self.beta, int | float) and not self.beta > 0:
             raise BadInput("beta", repr(self.beta), "a number > 0", "The limit β → ∞ is Perceptron.")
 

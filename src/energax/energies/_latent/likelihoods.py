@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..._util.xla import softplus
-from ...errors import BadInput
+from ...errors import check_numbers
 from ...spaces import Binary, Count, Positive, Real, Space, parameter
 
 
@@ -182,5 +182,4 @@ class Gamma(eqx.Module):
 
 
 def _check_positive(name: str, value: Any) -> None:
-    if isinstance(value, int | float) and not value > 0:
-        raise BadInput(name, repr(value), "a number > 0")
+    check_numbers(name, value, lambda value: value > 0, "a number > 0")

@@ -12,7 +12,7 @@ from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, solve_lower
 from ..._util.methods import plain_method
 from ...energy import Energy
-from ...errors import BadInput
+from ...errors import BadInput, as_numbers
 from ...missing import is_masked, mask_of, value_of
 from ...spaces import Positive, Real, Sequence, fixed, parameter
 
@@ -74,6 +74,8 @@ class BayesianLinear(Energy):
         bias: Any = None,
         length: int | None = None,
     ):
+        precision = as_numbers("precision", precision, "a number > 0, or one per weight")
+        noise_precision = as_numbers("noise_precision", noise_precision, "a number > 0")
         self.precision, self.noise_precision = asarray(precision), asarray(noise_precision)
         self.mean, self.gram, self.centre, self.bias = mean, gram, centre, bias
         self.length = length

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ..._util.arrays import asarray
 from ..._util.methods import plain_method
-from ...errors import BadInput
+from ...errors import BadInput, describe
 from ...nn import mlp, reinitialise
 from ...spaces import Real
 from .._latent.likelihoods import Gaussian
@@ -71,6 +71,10 @@ class LinearModel(Regressor):
     likelihood: Any = Gaussian(1.0)
 
     def __check_init__(self):
+        if not hasattr(self.likelihood, "log_prob"):
+            raise BadInput(
+                "likelihood", describe(self.likelihood), "a likelihood, such as energies.Gaussian()"
+            )
         if jnp.ndim(self.weight) < 1 or jnp.ndim(self.bias) != jnp.ndim(self.weight) - 1:
             shapes = f"weight {jnp.shape(self.weight)}, bias {jnp.shape(self.bias)}"
             raise BadInput("weight, bias", shapes, "(d,) and (): one weight per column")

@@ -13,7 +13,7 @@ import numpy as np
 from ..._util.arrays import asarray
 from ...algorithms.optimise.smo import BoxDual
 from ...energy import Energy
-from ...errors import BadInput, Unsuitable, check_instance
+from ...errors import BadInput, Unsuitable, check_instance, describe
 from ...kernels import Kernel
 from ...spaces import Categorical, Real
 from .epsilon_insensitive import EpsilonInsensitive
@@ -37,6 +37,10 @@ class _KernelExpansion(Energy):
             raise BadInput("support", f"{self.support}", "support vectors and a kernel, or neither")
         if self.kernel is not None:
             check_instance("kernel", self.kernel, Kernel, "a kernel of energax.kernels")
+        for name in ("support", "coefficients", "intercept"):
+            value = getattr(self, name)
+            if not (value is None or hasattr(value, "shape")):
+                raise BadInput(name, describe(value), "an array")
         m = self.coefficients.shape[-1]
         if self.support is not None and self.support.shape[-2] != m:
             shapes = f"support {self.support.shape}, coefficients {self.coefficients.shape}"
