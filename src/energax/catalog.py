@@ -162,7 +162,15 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "MCMC", "inference", "draws by Markov chains, with diagnostics", "a sampler", "those of the sampler", "Vehtari et al. (2021)"),
     # samplers
     Row("samplers", "Gibbs", "sampler", "each variable in turn from its conditional", "conditional, or finite variables", "finite; real with conditional", "Geman and Geman (1984)"),
+    Row("samplers", "NUTS", "sampler", "trajectories that end where they turn back, tuned in the warm-up", "a gradient", "real; finite ones summed out", "Hoffman and Gelman (2014)"),
+    Row("samplers", "HMC", "sampler", "trajectories of a random number of steps, tuned in the warm-up", "a gradient", "real; finite ones summed out", "Duane et al. (1987); Neal (2011)"),
+    Row("samplers", "MALA", "sampler", "a gradient step plus noise with rejection, tuned in the warm-up", "a gradient", "real; finite ones summed out", "Roberts and Tweedie (1996)"),
     Row("samplers", "Langevin", "sampler", "a gradient step plus noise, with or without rejection", "a gradient", "real", "Roberts and Tweedie (1996)"),
+    Row("samplers", "MetropolisHastings", "sampler", "moves of any proposal, accepted or rejected", "a proposal", "any", "Metropolis et al. (1953); Hastings (1970)"),
+    Row("samplers", "RandomWalk", "sampler", "normal steps in ℝⁿ and random changes of discrete variables", "`__call__`", "any", "Roberts, Gelman and Gilks (1997)"),
+    Row("samplers", "EllipticalSlice", "sampler", "draws on ellipses through a draw of a Gaussian prior", "a Gaussian prior", "real", "Murray, Adams and MacKay (2010)"),
+    Row("samplers", "Compound", "sampler", "a sampler for each group of variables, in turn", "samplers of its groups", "any", "Tierney (1994)"),
+    Row("samplers", "ParallelTempering", "sampler", "replicas at higher temperatures that exchange states", "a sampler", "those of the sampler", "Geyer (1991); Syed et al. (2022)"),
     # options of energies
     Row("energies", "Full", "option", "one covariance matrix per component", "", "Real(d)", ""),
     Row("energies", "Tied", "option", "one covariance matrix for all components", "", "Real(d)", ""),

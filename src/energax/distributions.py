@@ -182,7 +182,7 @@ def draw_rest(distribution: Any, old: Any, key: Any, clamped: Any) -> Any:
         return jnp.where(clamped, old, _draw_normal_rest(distribution, old, key, clamped))
     raise Unsuitable(
         f"Gibbs cannot draw some coordinates given the others under {type(distribution).__name__}. "
-        "Use Langevin, which moves any of them."
+        "Use NUTS, which moves any of them."
     )
 
 

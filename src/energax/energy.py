@@ -31,7 +31,7 @@ _INCOMPLETE_ROWS = 4
 
 _REMEDY = (
     "Give the energy the exact method `{knowledge}`, make the hidden space smaller, or use an "
-    "approximate method: importance sampling for log p, Gibbs or Langevin for draws."
+    "approximate method: importance sampling for log p, Gibbs or NUTS for draws."
 )
 
 

@@ -307,11 +307,25 @@ INFERENCES = {
         _sample,
         "NeuralEnergy",
         _sample,
-        r"Gibbs does not fit.*conditional of 'x'.*Use Langevin\(\)",
+        r"Gibbs does not fit.*conditional of 'x'.*Use NUTS\(\)",
     ),
 }
+
+
+def _add_noise(key, state):
+    return {k: v + jax.random.normal(key, v.shape, v.dtype) for k, v in state.items()}
+
+
 SAMPLERS = {
     "Gibbs": ("RBM", samplers.Gibbs),
+    "NUTS": ("NeuralEnergy", lambda: samplers.NUTS(max_doublings=3)),
+    "HMC": ("NeuralEnergy", lambda: samplers.HMC(n_steps=2)),
+    "MALA": ("NeuralEnergy", samplers.MALA),
+    "MetropolisHastings": ("NeuralEnergy", lambda: samplers.MetropolisHastings(_add_noise)),
+    "RandomWalk": ("RBM", samplers.RandomWalk),
+    "EllipticalSlice": ("NeuralEnergy", lambda: samplers.EllipticalSlice(jnp.ones(2))),
+    "Compound": ("RBM", lambda: samplers.Compound({"x": samplers.Gibbs(), "z": samplers.RandomWalk()})),
+    "ParallelTempering": ("RBM", lambda: samplers.ParallelTempering(samplers.Gibbs(), n_temperatures=3)),
     "Langevin": ("NeuralEnergy", lambda: samplers.Langevin(step_size=0.05)),
 }
 OPTIONS = {

@@ -101,7 +101,7 @@ ERRORS = [
         Unsuitable,
         r"Langevin needs real variables.*Use Enumeration\(\)",
     ),
-    (lambda: sample(bowl, 3, method=Gibbs(), key=0), Unsuitable, r"conditional of 'x'.*Use Langevin\(\)"),
+    (lambda: sample(bowl, 3, method=Gibbs(), key=0), Unsuitable, r"conditional of 'x'.*Use NUTS\(\)"),
     (lambda: sample(rbm, 3, method=Ancestral(), key=0), Unsuitable, "needs exact draws"),
     (lambda: log_prob(bowl, {"x": [0, 1]}, Exact()), Unsuitable, r"needs log Z.*Use Importance\(\)"),
     (
@@ -112,7 +112,11 @@ ERRORS = [
     (lambda: log_prob(bare, {"x": np.zeros(60)}), Intractable, "log Z"),
     (lambda: log_partition(large), BadInput, "Results by annealed importance are random; pass key=0"),
     (lambda: log_prob(large, {"x": np.full(60, np.nan)}, key=0), Intractable, "impute them, or leave out"),
-    (lambda: sample(Counting(), 3, key=0), Intractable, "Give the energy `draw` or `conditional`"),
+    (
+        lambda: sample(Counting(), 3, key=0),
+        Intractable,
+        r"Use an approximation: method=RandomWalk\(\), key=0",
+    ),
     (lambda: argmin(large, {}), Intractable, r"posterior\(energy, given, Gibbs\(\), key=0\)\.mode"),
     (lambda: argmin(Counting(), {}), Intractable, r"infinite sum over 'x' in Count.*`argmin`\.$"),
     (lambda: log_prob(Counting(), {"x": 1}), Intractable, "infinitely many joint values"),

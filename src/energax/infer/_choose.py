@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +83,19 @@ def _automatic_methods() -> tuple[Method, ...]:
 
 
 def _rows_by_name() -> dict[str, Row]:
-    """Return the inferences and samplers of the catalog by lower-case name; MCMC is named by its sampler."""
+    """Return the inferences and samplers of the catalog by lower-case name.
+
+    Parts that need arguments have no name here; MCMC is named by its sampler.
+    """
     rows = (*of_kind("inference"), *of_kind("sampler"))
-    return {row.name.lower(): row for row in rows if row.load() is not MCMC}
+    return {row.name.lower(): row for row in rows if _has_defaults(row.load())}
+
+
+@functools.cache
+def _has_defaults(part: type) -> bool:
+    """Return whether a part can be made without arguments."""
+    parameters = inspect.signature(part).parameters.values()
+    return all(p.default is not p.empty for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
 def as_method(method: Any) -> Method:

@@ -80,7 +80,7 @@ class ContrastiveDivergence(Objective):
             )
 
     def _sampler(self, energy, observed):
-        return default_sampler(energy, observed) if self.sampler is None else self.sampler
+        return default_sampler(energy, observed, in_learning=True) if self.sampler is None else self.sampler
 
     def init(self, energy, batch, key):
         if not self.persistent:

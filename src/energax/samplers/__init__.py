@@ -1,11 +1,19 @@
 """Samplers: Markov kernels that leave p ∝ exp(−e) invariant, and the draws of their chains."""
 
 from ..distributions import draw_rest as draw_rest
+from ._compound import Compound as Compound
 from ._default import automatic_samplers as automatic_samplers
 from ._default import default_sampler as default_sampler
 from ._draws import Draws as Draws
+from ._elliptical import EllipticalSlice as EllipticalSlice
 from ._gibbs import Gibbs as Gibbs
 from ._gibbs import knows_conditional as knows_conditional
+from ._hamiltonian import HMC as HMC
+from ._hamiltonian import MALA as MALA
+from ._hamiltonian import NUTS as NUTS
 from ._langevin import Langevin as Langevin
+from ._metropolis import MetropolisHastings as MetropolisHastings
+from ._metropolis import RandomWalk as RandomWalk
 from ._run import run_chains as run_chains
 from ._sampler import Sampler as Sampler
+from ._tempering import ParallelTempering as ParallelTempering

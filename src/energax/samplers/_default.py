@@ -12,27 +12,29 @@ from ._sampler import Sampler
 
 
 @functools.cache
-def automatic_samplers() -> tuple[Sampler, ...]:
-    """Return the automatic samplers of the catalog, by priority.
+def automatic_samplers(in_learning: bool = False) -> tuple[Sampler, ...]:
+    """Return the automatic samplers of the catalog, of inference or of learners, by priority.
 
     >>> [sampler.label for sampler in automatic_samplers()]
-    ['Gibbs', 'Langevin (MALA)']
+    ['Gibbs', 'NUTS', 'compound']
     """
+    flag = "automatic_in_learning" if in_learning else "automatic"
     classes = [row.load() for row in of_kind("sampler")]
-    return tuple(c() for c in sorted((c for c in classes if c.automatic), key=lambda c: c.priority))
+    return tuple(c() for c in sorted((c for c in classes if getattr(c, flag)), key=lambda c: c.priority))
 
 
-def default_sampler(energy: Energy, observed: Collection[str] = ()) -> Sampler:
+def default_sampler(energy: Energy, observed: Collection[str] = (), in_learning: bool = False) -> Sampler:
     """Return the first automatic sampler that supports the energy.
 
-    `Gibbs` if every variable is finite or has a `conditional`, else `Langevin`. Chains that start at rows of
-    the variables `observed` draw the other variables first.
+    `Gibbs` if every variable is finite or has a `conditional`, else `NUTS` for real variables, else
+    `Compound`. For learners, which have no warm-up, `Langevin` takes the place of the last two. Chains that
+    start at rows of the variables `observed` draw the other variables first.
 
     >>> from energax.energies import RBM, NeuralEnergy
     >>> default_sampler(RBM.random(3, 2, key=0)).label, default_sampler(NeuralEnergy.random(2, key=0)).label
-    ('Gibbs', 'Langevin (MALA)')
+    ('Gibbs', 'NUTS')
     """
-    for sampler in automatic_samplers():
+    for sampler in automatic_samplers(in_learning):
         sampler = sampler.draw_hidden_first(energy, observed)
         try:
             sampler.check(energy)
@@ -42,5 +44,5 @@ def default_sampler(energy: Energy, observed: Collection[str] = ()) -> Sampler:
     spaces = ", ".join(f"{name!r} in {space!r}" for name, space in energy.spaces.items())
     raise Unsuitable(
         f"No sampler supports {type(energy).__name__} over {spaces}: Gibbs needs finite variables or the "
-        "energy's `conditional`, Langevin a gradient in real ones. Give the energy `conditional`."
+        "energy's `conditional`, NUTS a gradient in real ones. Give the energy `conditional`."
     )

@@ -20,6 +20,9 @@ _BAD_RHAT, _BAD_RHAT_OF_FEW = 1.1, 1.5
 #: R̂ above which chains seem to stay apart, as in separated modes.
 _SEPARATED_RHAT = 3.0
 _ENOUGH_DRAWS = 50  # per chain
+#: Numbers of chains that disagree above which they seem to drift: chains start at standard normal values.
+_FAR = 1e3
+_MOST_LONG = 0.2  # of the trajectories may be as long as is allowed
 GOOD_ESS_PER_CHAIN = 100
 
 
@@ -154,12 +157,19 @@ class Draws(Mapping):
 
     @functools.cached_property
     def ess(self) -> np.ndarray:
-        """The effective sample size of every diagnosed coordinate."""
+        """The effective sample size of every diagnosed coordinate, for means and medians (bulk)."""
         if self.exact:
             return np.full(self._diagnosed.shape[-1], float(self.n))
         return self._diagnose("ess") if self._checked is None else self._checked.ess
 
-    def _diagnose(self, statistic: str) -> np.ndarray:
+    @functools.cached_property
+    def ess_tail(self) -> np.ndarray:
+        """The effective sample size of every diagnosed coordinate, for its 5 % and 95 % quantiles (tail)."""
+        if self.exact:
+            return np.full(self._diagnosed.shape[-1], float(self.n))
+        return self._diagnose("ess", method="tail") if self._checked is None else self._checked.ess_tail
+
+    def _diagnose(self, statistic: str, **settings: Any) -> np.ndarray:
         """Return a statistic of ArviZ by name, for every diagnosed coordinate."""
         arviz = import_arviz()
         moving = np.ptp(self._diagnosed, axis=(0, 1)) > 0
@@ -169,7 +179,7 @@ class Draws(Mapping):
                 # Statistics of chains that are too short are NaN, which the verdict reports.
                 warnings.simplefilter("ignore")
                 data = arviz.convert_to_dataset({"x": self._diagnosed[..., moving]})
-                out[moving] = getattr(arviz, statistic)(data)["x"].values
+                out[moving] = getattr(arviz, statistic)(data, **settings)["x"].values
         return out
 
     @functools.cached_property
@@ -212,9 +222,11 @@ class Draws(Mapping):
         if self._constant.all() and self.n > 1 and not (self._diagnosed % 1 == 0).all():
             return "all draws are the same"
         n_draws = self._diagnosed.shape[1]
-        rhat = float(_split_rhat(self._diagnosed).max()) if self.n_chains > 1 and n_draws >= 4 else 1.0
+        rhats = _split_rhat(self._diagnosed) if self.n_chains > 1 and n_draws >= 4 else np.ones(1)
+        rhat, worst = float(rhats.max()), int(rhats.argmax())
         if rhat > (_BAD_RHAT if n_draws >= _ENOUGH_DRAWS else _BAD_RHAT_OF_FEW):
-            return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){_hint(rhat)}"
+            hint = _hint(rhat, np.abs(self._diagnosed[..., worst]).max())
+            return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){hint}"
         found = [p for p in self._move_problems() if p]
         return found[0] if found else ""
 
@@ -239,9 +251,10 @@ class Draws(Mapping):
         if (np.isnan(self.rhat) & ~self._constant).any() and self.n_chains >= 2:
             problems.append("too few draws to diagnose: use more")
         if (self.rhat > GOOD_RHAT).any():
-            worst = float(np.nanmax(self.rhat))
-            problems.append(f"the chains disagree (R-hat above {GOOD_RHAT}){_hint(worst)}")
-        if (self.ess < GOOD_ESS_PER_CHAIN * self.n_chains).any():
+            worst = int(np.nanargmax(self.rhat))
+            hint = _hint(float(self.rhat[worst]), np.abs(self._diagnosed[..., worst]).max())
+            problems.append(f"the chains disagree (R-hat above {GOOD_RHAT}){hint}")
+        if (np.minimum(self.ess, self.ess_tail) < GOOD_ESS_PER_CHAIN * self.n_chains).any():
             problems.append(f"fewer than {GOOD_ESS_PER_CHAIN} effective draws per chain")
         return problems + self._move_problems()
 
@@ -251,6 +264,11 @@ class Draws(Mapping):
             problems.append(f"{int(self.info['divergent'].sum())} moves diverged: use a smaller step")
         if "acceptance" in self.info and self.info["acceptance"].mean() < 0.05:
             problems.append(f"only {self.info['acceptance'].mean():.1%} of the moves were accepted")
+        if "reached_max_steps" in self.info and self.info["reached_max_steps"].mean() > _MOST_LONG:
+            share = self.info["reached_max_steps"].mean()
+            problems.append(
+                f"{share:.0%} of the trajectories were cut off: scale the variables, or set dense=True"
+            )
         return problems
 
 
@@ -267,13 +285,18 @@ def _split_rhat(chains: np.ndarray) -> np.ndarray:
     return np.sqrt(np.where(between > 0, ratio, 1.0))
 
 
-def _hint(rhat: float) -> str:
-    """Return advice about chains that disagree."""
+def _hint(rhat: float, largest: float) -> str:
+    """Return advice about chains that disagree, whose largest number in the worst coordinate is this."""
+    if largest > _FAR:
+        return (
+            f": they drift to numbers such as {largest:.2g}, as if the distribution were improper. "
+            "Check that every variable has a proper prior, or use more warmup"
+        )
     if rhat < _SEPARATED_RHAT:
         return ": use more warmup or more draws"
     return (
-        ": they stay in different regions, and more draws do not help. Give the energy `free_energy` or "
-        "`conditional`, so that its finite variables are drawn first"
+        ": they stay in different regions, and more draws do not help. Use ParallelTempering, or give the "
+        "energy `free_energy` or `conditional`, so that its finite variables are drawn first"
     )
 
 

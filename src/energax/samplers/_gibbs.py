@@ -38,6 +38,7 @@ class Gibbs(Sampler):
     order: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     automatic = True
+    automatic_in_learning = True
     priority = 0
 
     def __check_init__(self):
@@ -52,7 +53,7 @@ class Gibbs(Sampler):
             others = {k: jax.ShapeDtypeStruct(v.shape, v.jax_dtype) for k, v in spaces.items() if k != name}
             if space.is_finite or knows_conditional(energy, name, others):
                 continue
-            real = "Use Langevin, which needs only a gradient."
+            real = "Use NUTS, or Langevin in a learner: they need only a gradient."
             remedy = real if space.is_real else "Give the energy `conditional`."
             raise Unsuitable(
                 f"Gibbs needs the conditional of {name!r} in {space!r}, which {owner} does not have. {remedy}"
@@ -93,7 +94,7 @@ def draw_block(energy: Energy, name: str, state: dict[str, Any], key: Any, clamp
         if not energy.spaces[name].is_finite:
             raise Unsuitable(
                 f"Gibbs needs p({name} | {', '.join(others)}), which {type(energy).__name__} does not have. "
-                "Use Langevin, which needs only a gradient."
+                "Use NUTS, or Langevin in a learner: they need only a gradient."
             )
         return _sweep_coordinates(energy, name, others, old, key, clamped)
     distribution = energy.conditional(name, **others)

@@ -22,14 +22,24 @@ class Sampler(eqx.Module):
 
     A state is a dict with a value of every variable. A subclass implements `check` and `step`. One that
     would compute the same thing in two moves, such as a gradient, keeps it in a memory (`init_memory`,
-    `move`); one with settings to tune does so in `tune`.
+    `move`). One with settings to tune keeps them in a tuning: `init_tuning` makes it, `adapt` improves it
+    after every move of the warm-up, and `with_tuning` puts it into the sampler.
     """
 
-    #: Whether the sampler is tried, with its default settings, where none is named.
+    #: Whether inference tries the sampler, with its default settings, where none is named.
     automatic: ClassVar[bool] = False
 
     #: Automatic samplers of lower priority are tried first.
     priority: ClassVar[int] = 50
+
+    #: Whether the sampler is tried in learners, which have no warm-up, where none is named.
+    automatic_in_learning: ClassVar[bool] = False
+
+    #: Whether moves take too many steps to be interpreted, so that chains are compiled at once.
+    is_compiled: ClassVar[bool] = False
+
+    #: Whether moves differ in length, so that chains side by side wait for the longest.
+    varies_in_length: ClassVar[bool] = False
 
     @property
     def label(self) -> str:
@@ -65,6 +75,10 @@ class Sampler(eqx.Module):
         """Return this sampler, set to draw the variables that are not in `observed` first."""
         return self
 
+    def for_energy(self, energy: Energy) -> Sampler:
+        """Return this sampler, with settings that depend on the energy."""
+        return self
+
     def init_memory(
         self, energy: Energy, state: dict[str, Any], clamped: dict[str, Any] | None = None
     ) -> Any:
@@ -82,12 +96,29 @@ class Sampler(eqx.Module):
         """Return (state, memory, info) after one move; `info` may have `acceptance` and `divergent`."""
         return self.step(energy, state, key, clamped), memory, {}
 
-    def tune(
-        self, energy: Energy, state: dict[str, Any], key: Any, clamped: dict[str, Any] | None, n: int
-    ) -> tuple[Sampler, dict[str, Any]]:
-        """Return the sampler with settings tuned in `n` moves, and the state after them."""
-        move = lambda i, state: self.step(energy, state, jax.random.fold_in(key, i), clamped)
-        return self, jax.lax.fori_loop(0, n, move, state)
+    # -- warm-up -------------------------------------------------------------------------------------
+
+    def init_tuning(self, energy: Energy, state: dict[str, Any], memory: Any) -> Any:
+        """Return the tuning before the first move: settings to tune, with statistics; None without any."""
+        return None
+
+    def with_tuning(self, tuning: Any) -> Sampler:
+        """Return the sampler with the settings of a tuning."""
+        return self
+
+    def adapt(
+        self, tuning: Any, i: Any, n: int, state: dict[str, Any], memory: Any, info: dict[str, Any]
+    ) -> Any:
+        """Return the tuning after move i of n of the warm-up, which led to this state, memory and info."""
+        return tuning
+
+    def is_valid_start(self, memory: Any) -> Any:
+        """Return whether a chain may start with this first memory, whose energy is finite if it has one."""
+        return jnp.array(True)
+
+    def unmoved(self, spaces: dict[str, Any]) -> list[str]:
+        """Return which of these variables the sampler cannot move if some coordinates are clamped."""
+        return []
 
     def start(self, energy: Energy, given: dict[str, Any], key: Any) -> dict[str, Any]:
         """Return a complete state: the given values, and random values of the other variables."""

@@ -11,7 +11,7 @@ import numpy as np
 from ...energy import Energy, checked_energy
 from ...errors import BadInput, EnergaxError, check_whole_number
 from ...missing import value_of
-from ...samplers import Draws, Langevin, Sampler, run_chains
+from ...samplers import Draws, Sampler, run_chains
 from .._map_rows import fill_missing, map_rows
 from .._method import Cost, Method
 from .._posterior import Posterior, has_mean
@@ -24,7 +24,7 @@ class MCMC(Method):
     A sampler passed as `method=` is an `MCMC` with these defaults.
 
     Args:
-        sampler: `Gibbs()`, `Langevin()` or another sampler.
+        sampler: `Gibbs()`, `NUTS()` or another sampler.
         n_chains: chains that run in parallel; R̂ needs at least two.
         warmup: moves of each chain that are discarded; the sampler may tune its settings in them.
         thin: moves for every draw that is kept.
@@ -61,10 +61,9 @@ class MCMC(Method):
         return self.sampler.label
 
     def unsupported_reason(self, task, query):
-        if isinstance(self.sampler, Langevin):
-            fixed = [n for n, s in query.partially_observed.items() if s.is_finite or s.event_ndim]
-            if fixed:
-                return f"does not move the missing coordinates of {fixed}"
+        fixed = self.sampler.unmoved(query.partially_observed)
+        if fixed:
+            return f"does not move the missing coordinates of {fixed}"
         try:
             self.sampler.check(_clamp(query))
         except EnergaxError as error:
