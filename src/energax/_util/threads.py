@@ -30,7 +30,7 @@ def map_in_threads(function: Callable[[Any], Any], tree: Any, axis: int) -> Any:
     if n_parts == 1:
         return to_numpy(tree)
     # Settings of JAX, such as 64 bits, are kept by thread.
-    precision, bits = jax.config.jax_default_matmul_precision, jax.config.jax_enable_x64
+    precision, bits = (getattr(jax.config, f"jax_{n}") for n in ("default_matmul_precision", "enable_x64"))
 
     def run(part):
         with jax.enable_x64(bits), jax.default_matmul_precision(precision):

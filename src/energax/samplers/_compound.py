@@ -79,7 +79,7 @@ class Compound(Sampler):
             raise BadInput("parts", f"the names {named}", f"every variable once: {list(spaces)}")
         if len(groups) < 2 and self.parts is None:
             raise Unsuitable(f"Compound needs several kinds of variables. Use {groups[0][1].label}.")
-        state = {k: jnp.zeros(s.shape, s.jax_dtype) for k, s in spaces.items()}
+        state = self.start(energy, {}, jax.random.key(0))
         for names, sampler in groups:
             sampler.check(_condition(energy, state, names))
 

@@ -64,7 +64,7 @@ def run_chains(
     chunk = min(rows, CHAIN_NUMBERS.rows(n_chains * (plan.n_draws + plan.n_warmup) * size))
     keys = jax.random.split(key, (rows, n_chains))
     with use_engine("xla") if sampler.is_compiled else contextlib.nullcontext():
-        run = lambda part: _run_rows(sampler, energy, *part, plan)
+        run = lambda part: _run_rows(sampler, energy, part[0], part[1], plan)
         values, info = map_chunks(run, (given, keys), chunk)
     fixed = {k: np.asarray(v.observed) for k, v in given.items() if is_masked(v)}
     if n_rows is None:
@@ -86,11 +86,11 @@ class Moves(eqx.Module):
 def _run_rows(sampler: Sampler, energy: Energy, given: Any, keys: Any, plan: Moves) -> Any:
     """Return the draws and the info of all chains of some rows, (rows, chains, draws, …)."""
     carry = _find_start(sampler, energy, given, keys)
-    arguments = sampler, energy, given, keys, carry, plan
     if not (sampler.varies_in_length and chains_one_by_one(keys.size)):
-        return _advance(*arguments, False)
+        return _advance(sampler, energy, given, keys, carry, plan, False)
     # Chains are independent, so that threads can share them. XLA runs a loop of small steps on one core.
-    return map_in_threads(lambda part: _advance(sampler, energy, given, *part, plan, True), (keys, carry), 1)
+    run = lambda part: _advance(sampler, energy, given, part[0], part[1], plan, True)
+    return map_in_threads(run, (keys, carry), 1)
 
 
 # -- start -------------------------------------------------------------------------------------------------

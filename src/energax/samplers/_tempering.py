@@ -116,7 +116,8 @@ class ParallelTempering(Sampler):
         return jax.vmap(one)(states, betas)
 
     def is_valid_start(self, memory):
-        return jax.vmap(self.sampler.is_valid_start)(memory.memories).all()
+        valid = jax.vmap(self.sampler.is_valid_start, axis_size=self.n_temperatures)(memory.memories)
+        return valid.all()
 
     def step(self, energy, state, key, clamped=None):
         return self.move(energy, state, self.init_memory(energy, state, clamped), key, clamped)[0]

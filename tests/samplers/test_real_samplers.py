@@ -1,0 +1,340 @@
+"""Samplers of real and mixed variables: closed-form targets, tuning, starts and refusals.
+
+Means of draws are compared within five standard errors of the effective draws: an error of 6e-7 for each.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energax import Binary, Categorical, Count, Energy, Interval, Positive, Real, Simplex, posterior, sample
+from energax.energies import RBM
+from energax.errors import BadInput, ConvergenceWarning, Unsuitable
+from energax.samplers import (
+    HMC,
+    MALA,
+    NUTS,
+    Compound,
+    EllipticalSlice,
+    Gibbs,
+    MetropolisHastings,
+    ParallelTempering,
+    RandomWalk,
+)
+
+COVARIANCE = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 100.0]])
+
+
+class Normal(Energy):
+    """N(mean, covariance)."""
+
+    mean: jax.Array
+    precision: jax.Array
+
+    @property
+    def spaces(self):
+        return {"x": Real(3)}
+
+    def __call__(self, *, x):
+        return 0.5 * (x - self.mean) @ self.precision @ (x - self.mean)
+
+
+class Shaped(Energy):
+    """Gamma(3), Uniform(0, 2) and Dirichlet(2, 3, 4) side by side, each in its own space."""
+
+    one: jax.Array
+
+    @property
+    def spaces(self):
+        return {"g": Positive(), "u": Interval(0, 2), "s": Simplex(3)}
+
+    def __call__(self, *, g, u, s):
+        return g * self.one - 2 * jnp.log(g) - jnp.sum(jnp.array([1.0, 2.0, 3.0]) * jnp.log(s)) + 0 * u
+
+
+class ChangePoint(Energy):
+    """Counts with rate a before the change c and b after it, a, b ~ Gamma(2, 1/5); extra ~ Poisson(3)."""
+
+    counts: jax.Array
+
+    @property
+    def spaces(self):
+        return {"a": Positive(), "b": Positive(), "c": Categorical(self.counts.size), "extra": Count()}
+
+    def __call__(self, *, a, b, c, extra):
+        before = jnp.arange(self.counts.size) < c
+        rate = jnp.where(before, a, b)
+        prior = a / 5 - jnp.log(a) + b / 5 - jnp.log(b)
+        poisson = jax.scipy.special.gammaln(extra + 1.0) - extra * jnp.log(3.0)
+        return prior + poisson + jnp.sum(rate - self.counts * jnp.log(rate))
+
+
+def normal():
+    mean = jnp.array([1.0, -1.0, 10.0])
+    return Normal(mean, jnp.asarray(np.linalg.inv(COVARIANCE), jnp.float32))
+
+
+def check_mean(draws, name, mean, statistic=lambda x: x):
+    """Compare the mean of a statistic with the truth, within five standard errors of the effective draws."""
+    from energax.samplers import Draws
+
+    chains = statistic(draws.chains[name])
+    chains = chains.reshape(*chains.shape[:2], -1).astype(float)
+    ess = Draws({"x": chains}, method="").ess
+    error = 5 * chains.std((0, 1)) / np.sqrt(ess) + 1e-3 * np.abs(mean)
+    assert (np.abs(chains.mean((0, 1)) - np.ravel(mean)) < error).all(), (chains.mean((0, 1)), mean, error)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "n"),
+    [
+        (NUTS(), 4000),
+        (NUTS(dense=True), 4000),
+        (HMC(), 4000),
+        (MALA(dense=True), 20000),
+        (RandomWalk(), 20000),
+    ],
+    ids=lambda p: getattr(p, "label", None),
+)
+def test_a_normal_of_three_scales(sampler, n):
+    draws = sample(normal(), n, method=sampler, key=1)
+    check_mean(draws, "x", [1.0, -1.0, 10.0])
+    squares = lambda x: (x - np.array([1.0, -1.0, 10.0])) ** 2
+    check_mean(draws, "x", np.diag(COVARIANCE), squares)
+    check_mean(draws, "x", 0.9, lambda x: (x[..., 0] - 1) * (x[..., 1] + 1))
+    assert not draws.problem
+
+
+@pytest.mark.parametrize("sampler", [NUTS(), RandomWalk()], ids=lambda s: s.label)
+def test_constrained_spaces_have_their_jacobian(sampler):
+    draws = sample(Shaped(jnp.ones(())), 8000, method=sampler, key=0)
+    check_mean(draws, "g", 3.0)
+    check_mean(draws, "g", 12.0, lambda g: g**2)
+    check_mean(draws, "u", 1.0)
+    check_mean(draws, "u", 4 / 3, lambda u: u**2)
+    check_mean(draws, "s", np.array([2, 3, 4]) / 9)
+
+
+def test_clamped_coordinates_are_conditioned_on():
+    """x₀ given x₁ = 1: mean 1 + 0.9 · 2, variance 0.19."""
+    given = {"x": [np.nan, 1.0, np.nan]}
+    draws = sample(normal(), 8000, given, method=NUTS(), key=0)
+    assert (draws["x"][:, 1] == 1).all()
+    check_mean(draws, "x", 2.8, lambda x: x[..., 0])
+    check_mean(draws, "x", 0.19, lambda x: (x[..., 0] - 2.8) ** 2)
+
+
+def test_finite_variables_are_summed_out_and_drawn():
+    """Two wells of different width and weight, z known given x: p(z = 1) = 1/4 with σ = 1 and 3."""
+
+    class Wells(Energy):
+        one: jax.Array
+
+        @property
+        def spaces(self):
+            return {"x": Real(), "z": Binary()}
+
+        def __call__(self, *, x, z):
+            scale = jnp.where(z == 1, 3.0, self.one)
+            weight = jnp.where(z == 1, 0.25, 0.75)
+            return 0.5 * (x / scale) ** 2 + jnp.log(scale) - jnp.log(weight)
+
+    draws = sample(Wells(jnp.ones(())), 8000, method=NUTS(), key=0)
+    check_mean(draws, "z", 0.25)
+    check_mean(draws, "x", 0.75 + 0.25 * 9, lambda x: x**2)
+
+
+def test_elliptical_slice_of_a_gaussian_posterior():
+    """Prior N(0, K), y = f + noise of variance 1/4: the posterior is in closed form."""
+    t = np.linspace(0, 3, 4)
+    k = np.exp(-0.5 * (t[:, None] - t) ** 2) + 1e-4 * np.eye(4)
+    y = np.array([1.0, 0.5, -0.5, 0.0])
+
+    class Posterior(Energy):
+        precision: jax.Array
+        y: jax.Array
+
+        @property
+        def spaces(self):
+            return {"f": Real(4)}
+
+        def __call__(self, *, f):
+            return 0.5 * f @ self.precision @ f + 2 * jnp.sum((self.y - f) ** 2)
+
+    with jax.enable_x64(True):
+        energy = Posterior(jnp.asarray(np.linalg.inv(k)), jnp.asarray(y))
+        draws = sample(energy, 8000, method=EllipticalSlice(jnp.asarray(k)), key=0)
+    gain = k @ np.linalg.inv(k + 0.25 * np.eye(4))
+    check_mean(draws, "f", gain @ y)
+    check_mean(draws, "f", np.diag(k - gain @ k), lambda f: (f - gain @ y) ** 2)
+
+
+def test_metropolis_hastings_with_an_asymmetric_proposal():
+    """Gamma(3) by multiplicative steps, whose ratio q(x | x′) / q(x′ | x) is x′ / x."""
+    propose = lambda key, state: {"g": state["g"] * jnp.exp(0.8 * jax.random.normal(key))}
+    ratio = lambda old, new: jnp.log(new["g"]) - jnp.log(old["g"])
+
+    class Gamma(Energy):
+        one: jax.Array
+
+        @property
+        def spaces(self):
+            return {"g": Positive()}
+
+        def __call__(self, *, g):
+            return self.one * g - 2 * jnp.log(g)
+
+    draws = sample(Gamma(jnp.ones(())), 20000, method=MetropolisHastings(propose, ratio), key=0)
+    check_mean(draws, "g", 3.0)
+
+
+def test_a_compound_of_kernels_for_mixed_spaces():
+    """The rates given the change point c are gamma distributions, so that p(c) is in closed form."""
+    counts = np.array([5, 4, 6, 5, 1, 0, 1, 2])
+    energy = ChangePoint(jnp.asarray(counts, jnp.float32))
+    draws = sample(energy, 8000, key=0)
+    assert draws.method == "compound"
+    sums = np.cumsum(np.concatenate([[0], counts]))[: counts.size]
+    log_p, mean_a = [], []
+    for c, s in enumerate(sums):
+        shape_a, rate_a, shape_b, rate_b = 2 + s, c + 0.2, 2 + counts.sum() - s, counts.size - c + 0.2
+        gammaln = lambda v: float(jax.scipy.special.gammaln(float(v)))
+        log_p.append(
+            gammaln(shape_a) - shape_a * np.log(rate_a) + gammaln(shape_b) - shape_b * np.log(rate_b)
+        )
+        mean_a.append(shape_a / rate_a)
+    p = np.exp(np.array(log_p) - np.logaddexp.reduce(log_p))
+    for c in range(counts.size):
+        check_mean(draws, "c", p[c], lambda x, c=c: x == c)
+    check_mean(draws, "a", p @ np.array(mean_a))
+    check_mean(draws, "extra", 3.0)
+    check_mean(draws, "extra", 12.0, lambda x: x.astype(float) ** 2)
+
+
+class Double(Energy):
+    """Wells at ±2 with a barrier of 16; the one at 2 has 3/4 of the mass."""
+
+    height: jax.Array
+
+    @property
+    def spaces(self):
+        return {"x": Real()}
+
+    def __call__(self, *, x):
+        left, right = -self.height * (x + 2) ** 2, -self.height * (x - 2) ** 2
+        return -jnp.logaddexp(jnp.log(0.25) + left, jnp.log(0.75) + right)
+
+
+def test_tempering_crosses_barriers_and_walks_do_not():
+    wells = Double(jnp.array(8.0))
+    with pytest.warns(ConvergenceWarning, match="ParallelTempering"):
+        sample(wells, 4000, method=RandomWalk(scale=0.3), key=0)
+    draws = sample(wells, 8000, method=ParallelTempering(RandomWalk()), key=0)
+    check_mean(draws, "x", 0.75, lambda x: x > 0)
+    check_mean(draws, "x", 4 + 1 / 16, lambda x: x**2)
+
+
+def test_tempering_of_gibbs_agrees_with_enumeration():
+    rbm = RBM(8.0 * jnp.ones((2, 1)), jnp.full(2, -4.0), jnp.full(1, -7.5))
+    draws = sample(rbm, 8000, method=ParallelTempering(Gibbs(), n_temperatures=4), key=0)
+    check_mean(draws, "z", float(posterior(rbm).mean["z"][0]))
+
+
+def test_the_warm_up_finds_the_variances():
+    sampler, energy = NUTS(), normal()
+    state = {"x": jnp.zeros(3)}
+
+    @jax.jit
+    def move(i, tuning, state, memory):
+        state, memory, info = sampler.with_tuning(tuning).move(energy, state, memory, jax.random.key(i))
+        return sampler.adapt(tuning, i, 500, state, memory, info), state, memory
+
+    memory = sampler.init_memory(energy, state)
+    tuning = sampler.init_tuning(energy, state, memory)
+    for i in range(500):
+        tuning, state, memory = move(i, tuning, state, memory)
+    ratio = np.asarray(tuning.inverse_mass) / np.diag(COVARIANCE)
+    assert (ratio > 0.5).all() and (ratio < 2).all()
+
+
+def test_new_parameters_do_not_compile_again():
+    traces = []
+
+    class Counted(Energy):
+        scale: jax.Array
+
+        @property
+        def spaces(self):
+            return {"x": Real(2)}
+
+        def __call__(self, *, x):
+            traces.append(1)
+            return 0.5 * self.scale * jnp.sum(x**2)
+
+    sample(Counted(jnp.array(1.0)), 400, method=NUTS(), key=0, warmup=100)
+    before = len(traces)
+    draws = sample(Counted(jnp.array(4.0)), 400, method=NUTS(), key=1, warmup=100)
+    assert before > 0 and len(traces) == before
+    assert abs(draws["x"].std() - 0.5) < 0.1
+
+
+def test_a_start_that_is_not_finite():
+    class Broken(Energy):
+        one: jax.Array
+
+        @property
+        def spaces(self):
+            return {"x": Real(2)}
+
+        def __call__(self, *, x):
+            return jnp.log(-jnp.abs(x[0]) - self.one) + x[1] ** 2
+
+    with pytest.raises(BadInput, match=r"NaN or infinite.*x = .*bijection"):
+        sample(Broken(jnp.ones(())), 10, method=NUTS(), key=0)
+
+
+def test_an_improper_distribution_is_named():
+    class Flat(Energy):
+        one: jax.Array
+
+        @property
+        def spaces(self):
+            return {"a": Real(), "b": Real()}
+
+        def __call__(self, *, a, b):
+            return 0.5 * self.one * (a - b) ** 2
+
+    with pytest.warns(ConvergenceWarning, match=r"improper.*proper prior"):
+        sample(Flat(jnp.ones(())), 2000, method=NUTS(), key=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (
+            lambda: sample(RBM.random(2, 2, key=0), 3, method=NUTS(), key=0),
+            Unsuitable,
+            "NUTS needs real variables",
+        ),
+        (lambda: NUTS(step_size=-1.0), BadInput, "step_size"),
+        (lambda: NUTS(target_acceptance=1.5), BadInput, "target_acceptance"),
+        (lambda: NUTS(max_doublings=0), BadInput, "max_doublings"),
+        (lambda: HMC(n_steps=0), BadInput, "n_steps"),
+        (lambda: NUTS(dense="yes"), BadInput, "dense"),
+        (lambda: RandomWalk(scale=0.0), BadInput, "scale"),
+        (lambda: ParallelTempering(Gibbs(), n_temperatures=1), BadInput, "n_temperatures"),
+        (lambda: ParallelTempering(Gibbs(), max_temperature=0.5), BadInput, "max_temperature"),
+        (lambda: ParallelTempering("gibbs"), BadInput, "sampler"),
+        (lambda: Compound({"x": "gibbs"}), BadInput, "parts"),
+        (lambda: Compound({"x": Gibbs()}).check(RBM.random(2, 2, key=0)), BadInput, "every variable once"),
+        (lambda: EllipticalSlice(jnp.ones((2, 3))), BadInput, "covariance"),
+        (lambda: EllipticalSlice(jnp.ones(2)).check(normal()), BadInput, "3, one for every coordinate"),
+        (lambda: EllipticalSlice(jnp.ones(5)).check(Shaped(jnp.ones(()))), Unsuitable, "Use NUTS"),
+        (lambda: MetropolisHastings(3), BadInput, "proposal"),
+        (lambda: MetropolisHastings(lambda k, s: {}).check(normal()), BadInput, "proposal"),
+    ],
+)
+def test_refusals(call, error, says):
+    with pytest.raises(error, match=says):
+        call()
