@@ -63,9 +63,8 @@ def run_chains(
     size = sum(max(1, s.size) for s in energy.spaces.values())
     chunk = min(rows, CHAIN_NUMBERS.rows(n_chains * (plan.n_draws + plan.n_warmup) * size))
     keys = jax.random.split(key, (rows, n_chains))
-    with use_engine("xla") if sampler.is_compiled else contextlib.nullcontext():
-        run = lambda part: _run_rows(sampler, energy, part[0], part[1], plan)
-        values, info = map_chunks(run, (given, keys), chunk)
+    run = lambda part: _run_rows(sampler, energy, part[0], part[1], plan)
+    values, info = map_chunks(run, (given, keys), chunk)
     fixed = {k: np.asarray(v.observed) for k, v in given.items() if is_masked(v)}
     if n_rows is None:
         values, info, fixed = jax.tree.map(lambda a: a[0], (values, info, fixed))
@@ -86,11 +85,11 @@ class Moves(eqx.Module):
 def _run_rows(sampler: Sampler, energy: Energy, given: Any, keys: Any, plan: Moves) -> Any:
     """Return the draws and the info of all chains of some rows, (rows, chains, draws, …)."""
     carry = _find_start(sampler, energy, given, keys)
-    if not (sampler.varies_in_length and chains_one_by_one(keys.size)):
-        return _advance(sampler, energy, given, keys, carry, plan, False)
-    # Chains are independent, so that threads can share them. XLA runs a loop of small steps on one core.
-    run = lambda part: _advance(sampler, energy, given, part[0], part[1], plan, True)
-    return map_in_threads(run, (keys, carry), 1)
+    one_by_one = sampler.varies_in_length and chains_one_by_one(keys.size)
+    run = lambda part: _advance(sampler, energy, given, part[0], part[1], plan, one_by_one)
+    with use_engine("xla") if sampler.is_compiled else contextlib.nullcontext():
+        # Chains are independent, so that threads can share them: XLA runs a loop of small steps on one core.
+        return map_in_threads(run, (keys, carry), 1) if one_by_one else run((keys, carry))
 
 
 # -- start -------------------------------------------------------------------------------------------------
