@@ -171,6 +171,8 @@ def sample(
     n_chains: int | None = None,
     warmup: int | None = None,
     thin: int | None = None,
+    progress: bool | None = None,
+    path: Any = None,
 ) -> Draws:
     """Return `n` draws from p(hidden | given), for every row if rows are given.
 
@@ -181,9 +183,11 @@ def sample(
             are missing, and drawn too.
         method: a sampler such as `Gibbs()`, a method such as `Ancestral()`, or its name; None chooses one.
         key: an int or a JAX key.
-        n_chains: Markov chains that run in parallel; None is the default of `MCMC`, as for the next two.
+        n_chains: Markov chains that run in parallel; None is the default of `MCMC`, as for the next four.
         warmup: moves of each chain that are discarded.
         thin: moves for every draw that is kept.
+        progress: whether a bar shows how far the chains are.
+        path: a new folder to write the draws to; `samplers.read_draws` reads them again.
 
     Returns:
         `Draws`: arrays (n, …) by name, (n, rows, …) for rows, and a `verdict` on their convergence.
@@ -200,10 +204,16 @@ def sample(
     query.check_targets("sample")
     query.check_inputs("sample")
     chosen = choose("sample", query, method)
-    chain_settings = {"n_chains": n_chains, "warmup": warmup, "thin": thin}
+    chain_settings = {
+        "n_chains": n_chains,
+        "warmup": warmup,
+        "thin": thin,
+        "progress": progress,
+        "path": path,
+    }
     settings: dict[str, Any] = {k: v for k, v in chain_settings.items() if v is not None}
     if settings and isinstance(chosen, MCMC):
-        chosen = dataclasses.replace(chosen, **settings)
+        chosen = choose("sample", query, dataclasses.replace(chosen, **settings))
     elif settings and method is not None:
         found = f"settings of Markov chains for {chosen.label}"
         raise BadInput(", ".join(settings), found, "a sampler as method")

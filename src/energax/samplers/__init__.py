@@ -16,4 +16,5 @@ from ._metropolis import MetropolisHastings as MetropolisHastings
 from ._metropolis import RandomWalk as RandomWalk
 from ._run import run_chains as run_chains
 from ._sampler import Sampler as Sampler
+from ._stream import read_draws as read_draws
 from ._tempering import ParallelTempering as ParallelTempering

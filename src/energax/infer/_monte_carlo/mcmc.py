@@ -29,6 +29,10 @@ class MCMC(Method):
         warmup: moves of each chain that are discarded; the sampler may tune its settings in them.
         thin: moves for every draw that is kept.
         n_draws: draws of `posterior`, over all chains; `sample` has its own n.
+        progress: whether a bar shows how many draws are done.
+        path: a new folder to write the draws of one example to, from where they are then read; None keeps
+            them in memory. `samplers.read_draws` reads them again.
+        mesh: a `jax.sharding.Mesh`; the chains are split over all its devices.
 
     Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and localization:
     an improved R̂.
@@ -46,6 +50,9 @@ class MCMC(Method):
     warmup: int = eqx.field(static=True, default=500)
     thin: int = eqx.field(static=True, default=1)
     n_draws: int = eqx.field(static=True, default=2000)
+    progress: bool = eqx.field(static=True, default=False)
+    path: Any = eqx.field(static=True, default=None)
+    mesh: Any = eqx.field(static=True, default=None)
 
     tasks = frozenset({"posterior", "sample"})
     priority = 50
@@ -55,12 +62,19 @@ class MCMC(Method):
             raise BadInput("sampler", type(self.sampler).__name__, "a Sampler, such as Gibbs()")
         for name, least in (("n_chains", 1), ("warmup", 0), ("thin", 1), ("n_draws", 1)):
             check_whole_number(name, getattr(self, name), least)
+        if not isinstance(self.progress, bool):
+            raise BadInput("progress", repr(self.progress), "True or False")
+        if self.mesh is not None and self.n_chains % getattr(self.mesh, "size", 0):
+            found = f"{self.n_chains} on {self.mesh.size} devices"
+            raise BadInput("n_chains", found, "a multiple of the number of devices")
 
     @property
     def label(self):
         return self.sampler.label
 
     def unsupported_reason(self, task, query):
+        if self.path is not None and query.batched:
+            return "writes the draws of one example, not of rows, to a path"
         fixed = self.sampler.unmoved(query.partially_observed)
         if fixed:
             return f"does not move the missing coordinates of {fixed}"
@@ -92,6 +106,9 @@ class MCMC(Method):
             n_chains=self.n_chains,
             warmup=self.warmup,
             thin=self.thin,
+            progress=self.progress,
+            path=self.path,
+            mesh=self.mesh,
         )
 
     def posterior(self, query, key):

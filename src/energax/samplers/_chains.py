@@ -1,0 +1,143 @@
+"""Programs of Markov chains: their start, and blocks of moves with a warm-up that tunes the sampler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._util.arrays import asarray
+from ..energy import Energy
+from ..errors import BadInput
+from ..missing import is_masked
+from ..programs import jit
+from ._sampler import Sampler
+
+#: Random starts of a chain, until the energy and its gradient are finite.
+_STARTS = 20
+
+
+class Moves(eqx.Module):
+    """How chains move: `n_warmup` draws that are discarded first, `thin` moves for every draw."""
+
+    n_warmup: int
+    thin: int
+
+
+# -- start -------------------------------------------------------------------------------------------------
+
+
+def find_start(sampler: Sampler, energy: Energy, given: Any, keys: Any) -> Any:
+    """Return (tuning, state, memory) of every chain at its start; raise if the energy is not finite there."""
+    carry, valid = _start(sampler, energy, given, keys)
+    for attempt in range(1, _STARTS):
+        if np.all(valid):
+            return carry
+        other, is_valid = _start(sampler, energy, given, _fold_keys(keys, np.uint32(attempt)))
+        use = np.asarray(is_valid) & ~np.asarray(valid)
+        pick = lambda a, b, use=use: jnp.where(use.reshape(use.shape + (1,) * (a.ndim - 2)), b, a)
+        carry, valid = jax.tree.map(pick, carry, other), np.asarray(valid) | use
+    if not np.all(valid):
+        raise _bad_start(energy, carry[1], np.asarray(valid))
+    return carry
+
+
+@jit
+def _fold_keys(keys, attempt):
+    return jax.vmap(jax.vmap(lambda k: jax.random.fold_in(k, attempt + 2**20)))(keys)
+
+
+def _bad_start(energy: Energy, states: dict[str, Any], valid: np.ndarray) -> BadInput:
+    """Return the error of chains whose random starts all have an energy or a gradient that is not finite."""
+    row, chain = (int(i[0]) for i in np.nonzero(~valid))
+    values = {k: np.asarray(v[row, chain]) for k, v in states.items() if not energy.spaces[k].is_finite}
+    shown = ", ".join(f"{k} = {np.array2string(v.ravel()[:4], precision=3)}" for k, v in values.items())
+    found = (
+        f"an energy or a gradient that is NaN or infinite at {_STARTS} random starts, the first at {shown}"
+    )
+    remedy = (
+        "Chains start at b(u) with u ~ N(0, I) for the bijection b of each space. Look for logarithms of "
+        "negative numbers or overflow there, or scale the variables so that such values are possible."
+    )
+    return BadInput("energy", found, "finite numbers", remedy)
+
+
+@jit
+def _start(sampler, energy, given, keys):
+    one_row = lambda row, ks: jax.vmap(lambda k: _start_chain(sampler, energy, row, k))(ks)
+    return jax.vmap(one_row)(given, keys)
+
+
+def _start_chain(sampler, energy, row, key):
+    target, clamped = _clamp(energy, row)
+    sampler = sampler.for_energy(target)
+    state = sampler.start(target, {}, jax.random.split(key)[0])
+    for name, value in row.items():
+        if is_masked(value):
+            state[name] = value.fill(state[name].astype(value.value.dtype))
+    memory = sampler.init_memory(target, state, clamped)
+    tuning = sampler.init_tuning(target, state, memory)
+    return (tuning, state, memory), sampler.is_valid_start(memory)
+
+
+def _clamp(energy: Energy, row: dict[str, Any]) -> tuple[Energy, dict[str, Any]]:
+    """Return the energy with the complete values of a row clamped, and masks of the partially given ones."""
+    complete = {k: v for k, v in row.items() if not is_masked(v)}
+    clamped = {k: asarray(v.observed) for k, v in row.items() if is_masked(v)}
+    return (energy.given(**complete) if complete else energy), clamped
+
+
+# -- moves -------------------------------------------------------------------------------------------------
+
+
+@jit
+def advance(sampler, energy, given, keys, carry, first, n, plan, one_by_one):
+    """Return (carry, draws, info) of every chain after draws `first` to `first` + n, by row and chain.
+
+    Chains run side by side, or one by one.
+    """
+    run = lambda row, key, carry: _run_chain(sampler, energy, row, key, carry, first, n, plan)
+    if not one_by_one:
+        return jax.vmap(lambda row, ks, cs: jax.vmap(lambda k, c: run(row, k, c))(ks, cs))(given, keys, carry)
+    each_row = lambda rows: jax.lax.map(lambda chains: run(rows[0], *chains), rows[1:])
+    return jax.lax.map(each_row, (given, keys, carry))
+
+
+def _run_chain(sampler, energy, row, key, carry, first, n, plan):
+    """Return (carry, draws, info) of one chain of one row.
+
+    Warm-up and draws are one loop, so that the move is compiled once.
+    """
+    target, clamped = _clamp(energy, row)
+    sampler = sampler.for_energy(target)
+    key = jax.random.split(key)[1]
+    n_warmup = plan.n_warmup * plan.thin
+
+    def move(carry, i):
+        tuning, state, memory = carry
+        arguments = state, memory, jax.random.fold_in(key, i), clamped
+        state, memory, info = sampler.with_tuning(tuning).move(target, *arguments)
+        if n_warmup:
+            adapt = lambda t: sampler.adapt(t, i, n_warmup, state, memory, info)
+            tuning = jax.lax.cond(i < n_warmup, adapt, lambda t: t, tuning)
+        return (tuning, state, memory), info
+
+    def draw(carry, i):
+        if plan.thin == 1:
+            carry, info = move(carry, i)
+        else:
+            carry, info = jax.lax.scan(move, carry, i * plan.thin + jnp.arange(plan.thin))
+            info = reduce_info(info)
+        return carry, (carry[1], info)
+
+    carry, (values, info) = jax.lax.scan(draw, carry, first + jnp.arange(n))
+    return carry, values, info
+
+
+def reduce_info(info: dict[str, Any]) -> dict[str, Any]:
+    """Return over the first axis the mean of rates, the sum of counts, and of flags whether any is set."""
+    reduce = {"f": lambda a: a.mean(0), "i": lambda a: a.sum(0), "b": lambda a: a.any(0)}
+    return {k: reduce[np.dtype(v.dtype).kind](v) for k, v in info.items()}
