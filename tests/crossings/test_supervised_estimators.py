@@ -99,6 +99,7 @@ def test_naive_bayes_of_mixed_columns_with_weights_and_missing_values():
     [
         ("LinearDiscriminantAnalysis", {"solver": "svd"}),
         ("LinearDiscriminantAnalysis", {"solver": "lsqr", "shrinkage": 0.3, "priors": [0.2, 0.5, 0.3]}),
+        ("LinearDiscriminantAnalysis", {"solver": "eigen", "shrinkage": "auto"}),
         ("QuadraticDiscriminantAnalysis", {"reg_param": 0.1}),
     ],
 )
