@@ -35,7 +35,7 @@ from energax.learn import (
 from energax.learn._noise import _turn_on
 
 RNG = np.random.default_rng(7)
-X = RNG.normal(size=(24, 2)) + [2.0, -1.0]
+X = RNG.normal(size=(24, 2)) + np.array([2.0, -1.0])
 LABELS = np.where(X[:, 0] + RNG.normal(size=24) > 2.0, "yes", "no")
 COUNTS = RNG.integers(0, 3, 24)
 close = np.testing.assert_allclose
@@ -150,6 +150,22 @@ def test_white_noise_is_on_the_diagonal_of_the_kernel_matrix():
     np.testing.assert_array_equal(ours.support_, theirs.support_)
     close(ours.dual_coef_, theirs.dual_coef_, atol=1e-5)
     close(ours.intercept_, theirs.intercept_, atol=1e-5)
+
+
+def test_rows_and_blocks_of_the_kernel_of_a_machine_are_those_of_its_matrix():
+    """A matrix of some rows with all does not know which are the same; the noise is added for these."""
+    kernel = RBF(0.9) + White(0.4)
+    machine = SupportVectorClassifier(kernel, X, jnp.zeros((1, 24)), jnp.zeros(1))
+    index = jnp.array([5, 2, 2])
+
+    def parts():
+        rows, block, diagonal = machine.dual_kernel({"x": X})
+        return rows(index), block(index), diagonal, kernel.matrix(X)
+
+    rows, block, diagonal, matrix = map(np.asarray, evaluate(parts))
+    close(rows, matrix[index], rtol=1e-5)
+    close(block, matrix[np.ix_(index, index)], rtol=1e-5)
+    close(diagonal, np.diag(matrix), rtol=1e-6)
 
 
 def test_probabilities_are_calibrated_on_rows_that_were_held_out():
