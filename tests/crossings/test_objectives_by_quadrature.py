@@ -10,16 +10,28 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.flatten_util import ravel_pytree
+from numpyro.distributions import Bernoulli
 from quick import evaluate
 from scipy import stats
 
-from energax import Batch, estimators
-from energax.energies import RBM, MarkovField
+from energax import Batch, estimators, fit
+from energax.energies import RBM, Gaussian, LinearModel, MarkovField
 from energax.energy import Energy
 from energax.kernels import RBF, White
-from energax.learn import ELBO, Denoising, GumbelSoftmax, PseudoLikelihood, ScoreFunction
+from energax.learn import (
+    ELBO,
+    Denoising,
+    Descent,
+    GumbelSoftmax,
+    InputNoise,
+    NegativeLogLikelihood,
+    NoiseContrastive,
+    PseudoLikelihood,
+    ScoreFunction,
+)
 from energax.nn import BernoulliEncoder, CategoricalEncoder
 from energax.spaces import Binary, Categorical
 
@@ -139,6 +151,38 @@ def test_pseudo_likelihood_is_the_sum_over_variables_of_unequal_sizes():
     b_given_a = table - np.logaddexp.reduce(table, axis=1, keepdims=True)
     truth = -(a_given_b + b_given_a)[rows["a"], rows["b"]]
     assert float(found) == pytest.approx(np.average(truth, weights=weight), rel=1e-9)
+
+
+def test_pseudo_likelihood_of_one_variable_is_the_sum_over_its_coordinates():
+    """Σ_i log p(x_i | the other bits), each from the table of all free energies."""
+    machine, _ = model("binary")
+    batch = Batch({"x": jnp.asarray(X)}, jnp.asarray(WEIGHT))
+    found = evaluate(lambda: PseudoLikelihood()(machine, batch, None, jax.random.key(0))[0])
+    free = lambda x: np.asarray(
+        evaluate(lambda: jax.vmap(lambda x: machine.free_energy(x=x))(jnp.asarray(x)))
+    )
+    flipped = [np.abs(X - np.eye(2)[i]) for i in range(2)]
+    truth = sum(np.logaddexp(0, free(X) - free(other)) for other in flipped)
+    assert float(found) == pytest.approx(np.average(truth, weights=WEIGHT), rel=1e-9)
+
+
+def test_every_epoch_draws_its_own_noise():
+    """With a step size of 0 the objective changes with the noise alone."""
+    line = LinearModel(jnp.array([1.0, -2.0]), jnp.array(0.0), Gaussian(1.0))
+    learner = Descent(InputNoise(NegativeLogLikelihood(), 0.5), optax.sgd(0.0))
+    data = {"x": X, "y": np.array([1.0, -2.0, -1.0])}
+    done = fit(line, data, learner, key=0, epochs=4)
+    assert len(set(np.asarray(done.history["objective"]).tolist())) == 4
+
+
+def test_the_first_log_partition_of_noise_contrastive_learning():
+    """Free energies and noise are flat, so that every weight of importance sampling is Z = 8."""
+    machine = RBM(jnp.zeros((2, 1)), jnp.zeros(2), jnp.zeros(1))
+    noise = Bernoulli(probs=jnp.full(2, 0.5)).to_event(1)
+    batch = Batch({"x": jnp.asarray(X)}, jnp.asarray(WEIGHT))
+    objective = NoiseContrastive(noise, k=3)
+    found = evaluate(lambda: objective.init_partner(machine, batch, jax.random.key(0)))
+    assert float(found) == pytest.approx(np.log(8), rel=1e-6)
 
 
 def test_inducing_points_have_the_bound_and_the_variance_of_titsias():
