@@ -9,6 +9,7 @@ import pytest
 
 from energax import BadInput, ConvergenceWarning, Diverged, Energy, Real, constrained
 from energax.optimum import Certificate
+from energax.optimum._certificate import Duals, State, certify
 from energax.spaces import fixed
 
 METHODS = ("SLSQP", "trust-constr")
@@ -322,3 +323,14 @@ def test_a_certificate_fails_for_nan():
     assert Certificate(np.nan, 0.0, 0.0, 0.0, None, 1e-6).failed == ["stationarity"]
     assert Certificate(0.0, 0.0, 0.0, 0.0, -1.0, 1e-6).failed == ["second_order"]
     assert Certificate(0.0, 0.0, 0.0, 0.0, 1.0, 1e-6).holds
+
+
+def test_a_negative_multiplier_is_reported_in_units_of_the_gradient():
+    """f = 4x wants to leave x ≤ 0 at 0: ∇L = 0 with the multiplier −4, which a minimum does not have."""
+    none, empty = np.zeros(0), np.zeros((0, 1))
+    far = np.array([np.inf])
+    state = State(np.zeros(1), np.array([4.0]), none, empty, np.zeros(1), np.ones((1, 1)), -far, far, 8.0)
+    duals = Duals(none, np.array([-4.0]), np.zeros(1), np.zeros(1), np.array([True]), np.array([False]))
+    found = certify(state, duals, None, 1e-6)
+    assert found.dual_feasibility == 0.5 and found.stationarity == 0.0
+    assert found.failed == ["dual_feasibility"] and not found.holds

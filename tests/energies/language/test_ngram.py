@@ -157,6 +157,19 @@ def test_katz_backs_off_in_proportion_to_the_shorter_context():
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
 
 
+def test_katz_drops_rare_ngrams_of_three_words_and_none_of_two():
+    """A context whose trigrams all occur once is, with a cutoff of 1, one without trigrams."""
+    text = [[0, 1, 2, 0, 1, 2, 3], [3, 1, 0, 1, 2], [3, 1, 1, 4], [2, 0, 4], [4, 0, 3]]
+    pairs = NGram.from_sequences(text, 5, order=2, smoothing=Katz(2))
+    for order in (2, 3):
+        rare = NGram.from_sequences(text, 5, order=order, smoothing=Katz(2, cutoff=1))
+        for history in ([3, 1], [4, 0]):
+            np.testing.assert_allclose(rare.next_probs(history), pairs.next_probs(history), rtol=1e-12)
+    all_three = NGram.from_sequences(text, 5, order=3, smoothing=Katz(2))
+    assert np.abs(all_three.next_probs([3, 1]) - pairs.next_probs([3, 1])).max() > 0.01
+    np.testing.assert_allclose(rare.next_probs([0, 1])[2], all_three.next_probs([0, 1])[2], rtol=1e-12)
+
+
 def test_maximum_likelihood_and_add_k_are_ratios_of_counts():
     text = [[0, 1, 1, 0], [0, 1], [1]]
     exact = NGram.from_sequences(text, 3, order=2, smoothing=AddK(0.0))
