@@ -112,6 +112,21 @@ def logits(distribution: Any) -> Any:
     return _base(distribution).logits
 
 
+def has_logits(distribution: Any) -> bool:
+    """Whether the coordinates are Bernoulli or categorical."""
+    from numpyro import distributions as d
+
+    finite = (d.BernoulliLogits, d.BernoulliProbs, d.CategoricalLogits, d.CategoricalProbs)
+    return isinstance(_base(distribution), finite)
+
+
+def is_binary(distribution: Any) -> bool:
+    """Whether the coordinates are Bernoulli."""
+    from numpyro import distributions as d
+
+    return isinstance(_base(distribution), d.BernoulliLogits | d.BernoulliProbs)
+
+
 def is_discrete(distribution: Any) -> bool | None:
     """Whether the values are discrete; None for a distribution without a `support`."""
     return getattr(getattr(distribution, "support", None), "is_discrete", None)
