@@ -138,6 +138,11 @@ def rsample(distribution: Any, key: Any, sample_shape: tuple[int, ...] = ()) -> 
     return draw(key, sample_shape)
 
 
+def icdf(distribution: Any, probability: Any) -> Any:
+    """The inverse of the cumulative distribution function of every coordinate, where the family has one."""
+    return _base(distribution).icdf(probability)
+
+
 def power(distribution: Any, exponent: Any) -> Any:
     """p^exponent, normalised, if it belongs to the family of p; else None.
 

@@ -177,6 +177,10 @@ _argmin = lambda energy, given, method: energax.argmin(energy, given, method)
 _sample = lambda energy, given, method: energax.sample(energy, 6, method=method, key=KEY)["x"]
 
 
+def _fair_coins():
+    return Mixture(energies.Bernoullis(jnp.full((2, 3), 0.5)))
+
+
 INFERENCES = {
     "Exact": InferenceExample(
         "Mixture", infer.Exact, _log_prob, "RBM", _log_prob, r"Exact needs log Z.*Use Enumeration\(\)"
@@ -284,6 +288,30 @@ INFERENCES = {
         "RBM",
         _log_partition,
         r"Importance needs a proposal=.*Use Enumeration\(\)",
+    ),
+    "Rejection": InferenceExample(
+        "Mixture",
+        lambda: infer.Rejection(_fair_coins()),
+        _sample,
+        "NeuralEnergy",
+        _sample,
+        r"Rejection cannot use the proposal Mixture.*Use Langevin\(\)",
+    ),
+    "InverseTransform": InferenceExample(
+        "Mixture",
+        infer.InverseTransform,
+        lambda e, d, m: energax.sample(e, 6, d, m, key=KEY)["z"].astype(np.float32),
+        "NeuralEnergy",
+        _sample,
+        r"InverseTransform needs one variable that is one number.*Use Langevin\(\)",
+    ),
+    "GumbelMax": InferenceExample(
+        "RBM",
+        infer.GumbelMax,
+        _sample,
+        "NeuralEnergy",
+        _sample,
+        r"GumbelMax needs finite variables.*Use Langevin\(\)",
     ),
     "Ancestral": InferenceExample(
         "Mixture",

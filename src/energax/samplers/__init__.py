@@ -6,6 +6,8 @@ from ._default import default_sampler as default_sampler
 from ._draws import Draws as Draws
 from ._gibbs import Gibbs as Gibbs
 from ._gibbs import knows_conditional as knows_conditional
+from ._gumbel import gumbel_max as gumbel_max
+from ._gumbel import gumbel_top_k as gumbel_top_k
 from ._langevin import Langevin as Langevin
 from ._run import run_chains as run_chains
 from ._sampler import Sampler as Sampler
