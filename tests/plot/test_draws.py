@@ -128,8 +128,14 @@ def test_constant_coordinates_single_chains_and_single_draws(draw):
 @pytest.mark.parametrize("draw", [*GRIDS, forest])
 def test_more_coordinates_than_fit_are_counted(draw):
     axes = draw({"x": RNG.normal(size=(2, 20, 3, 3))}, max_coordinates=2)
-    texts = [t.get_text() for ax in np.ravel(axes) for t in ax.texts]
-    assert "7 more coordinates are not shown" in texts
+    figure = first(axes).figure
+    figure.canvas.draw()
+    (note,) = [t for t in figure.texts if t.get_text() == "7 more coordinates are not shown"]
+    box = note.get_window_extent()
+    assert box.y0 >= 0 and all(box.y1 <= ax.get_tightbbox().y0 for ax in np.ravel(axes) if ax.axison)
+    _, ax = plt.subplots()
+    inside = draw({"x": RNG.normal(size=(2, 20, 3, 3))}, max_coordinates=2, ax=ax)
+    assert "7 more coordinates are not shown" in [t.get_text() for ax in np.ravel(inside) for t in ax.texts]
 
 
 @pytest.mark.parametrize("draw", GRIDS)

@@ -141,7 +141,7 @@ def _check_encoding(q: Any, space: Any, name: str) -> Any:
     return q
 
 
-def _check_estimator(estimator: GradientEstimator, energy: Energy, name: str) -> None:
+def _check_estimator(estimator: Any, energy: Energy, name: str) -> None:
     """Raise `Unsuitable` if the estimator has no gradient for this hidden variable."""
     space = energy.spaces[name]
     if estimator.is_relaxed:

@@ -13,8 +13,8 @@ from ._coordinates import (
     chain_keys,
     coordinates_of,
     grid,
-    heading,
     place_legend,
+    remark,
     tick_key,
     widen,
     write_name,
@@ -67,7 +67,7 @@ def trace(
     if found.divergent is not None:
         keys.append(tick_key(theme_of(axes[0, 0]).mark, f"{int(found.divergent.sum())} divergent moves"))
     place_legend(axes, keys)
-    heading(axes, found.note)
+    remark(axes, found.note)
     return axes
 
 
@@ -170,11 +170,12 @@ def rank(
         panel.set_xlim(0, 1)
     axes[0, 0].set_ylim(0, 1.15 * highest)
     axes[0, 0].set_xticks([0.08, 0.92], ["low", "high"])
-    axes[0, 0].tick_params(axis="x", length=0)
+    for panel in axes.flat:
+        panel.tick_params(axis="x", length=0)
     _label_edges(axes, len(found.shown), "rank among all draws", "draws")
     halves = ("first half", "second half") if found.n_chains == 1 else None
     place_legend(axes, chain_keys(n_chains, hues, halves))
-    heading(axes, found.note)
+    remark(axes, found.note)
     return axes
 
 
@@ -250,7 +251,7 @@ def autocorrelation(
     axes[0, 0].set_xlim(0, max(lags, 1))
     _label_edges(axes, len(found.shown), "distance in draws", "correlation")
     place_legend(axes, chain_keys(found.n_chains, hues))
-    heading(axes, found.note)
+    remark(axes, found.note)
     return axes
 
 

@@ -120,14 +120,25 @@ def grid(
     return axes
 
 
-def heading(axes: np.ndarray, text: str) -> None:
-    """Write a remark in small letters below the last panel."""
+def remark(axes: np.ndarray, text: str) -> None:
+    """Write a remark in small letters below the panels, on the left."""
     if not text:
         return
     ax = axes[-1, 0]
+    figure, theme = ax.figure, theme_of(ax)
+    if _fill_figure(axes):
+        # As a label of the figure it gets room of its own; in a panel it would widen the column.
+        figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=theme.soft)
+        return
     style: dict = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8}
-    below = -34 if ax.get_xlabel() else -22
-    ax.annotate(text, (0, 0), (0, below), va="top", ha="left", color=theme_of(ax).soft, **style)
+    note = ax.annotate(text, (0, 0), (0, -34), va="top", ha="left", color=theme.soft, **style)
+    note.set_in_layout(False)
+
+
+def _fill_figure(axes: np.ndarray) -> bool:
+    """Whether a figure with a layout engine holds these panels and nothing else."""
+    figure = axes[0, 0].figure
+    return figure.get_layout_engine() is not None and len(figure.axes) == axes.size
 
 
 def write_name(ax: Axes, name: str, constant: bool = False) -> None:
@@ -165,7 +176,7 @@ def place_legend(axes: np.ndarray, keys: list[Any]) -> None:
     if not keys:
         return
     figure, theme = axes[0, 0].figure, theme_of(axes[0, 0])
-    if axes.size > 1 and figure.get_layout_engine() is not None and len(figure.axes) == axes.size:
+    if _fill_figure(axes):
         made = figure.legend(
             handles=keys,
             loc="outside upper left",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import BadInput
-from ._coordinates import Coordinates, chain_keys, coordinates_of, grid, heading, place_legend, widen
+from ._coordinates import Coordinates, chain_keys, coordinates_of, grid, place_legend, remark, widen
 from ._style import colours, panel, text_size, theme_of
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def pairs(
                 _draw_pair(axes[i, j], found, j, i)
     _label(axes, found)
     if found.divergent is not None:
-        _key_of_divergences(axes, found)
-    heading(axes, found.note)
+        _key_of_divergences(axes, int(found.divergent.sum()))
+    remark(axes, found.note)
     return axes
 
 
@@ -90,7 +90,7 @@ def _draw_pair(ax: Axes, found: Coordinates, across: int, up: int) -> None:
 
 def _jitter(values: np.ndarray, seed: int) -> np.ndarray:
     """Whole numbers of few values, moved apart a little, so that dots do not hide each other."""
-    if not (values % 1 == 0).all() or np.ptp(values) > 20:
+    if not (values % 1 == 0).all() or not 0 < np.ptp(values) <= 20:
         return values
     return values + np.random.default_rng(seed).uniform(-0.18, 0.18, values.shape)
 
@@ -103,7 +103,7 @@ def _draw_alone(ax: Axes, found: Coordinates, i: int) -> None:
         ax.axvline(values[0], color=theme.accent, lw=1.6)
     else:
         whole = bool((values % 1 == 0).all()) and np.ptp(values) <= 40
-        edges = np.arange(values.min() - 0.5, values.max() + 1) if whole else 30
+        edges: Any = np.arange(values.min() - 0.5, values.max() + 1) if whole else 30
         ax.hist(values, edges, color=theme.accent, alpha=0.55, linewidth=0)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
@@ -124,16 +124,14 @@ def _label(axes: np.ndarray, found: Coordinates) -> None:
             beside.locator_params(axis="y", nbins=4)
 
 
-def _key_of_divergences(axes: np.ndarray, found: Coordinates) -> None:
+def _key_of_divergences(axes: np.ndarray, n: int) -> None:
     from matplotlib.lines import Line2D
 
     theme = theme_of(axes[0, 0])
     style: dict = {"linestyle": "none", "marker": "o"}
     keys = [
         Line2D([], [], color=theme.accent, ms=4, label="draws", **style),
-        Line2D(
-            [], [], color=theme.mark, ms=5, label=f"{int(found.divergent.sum())} divergent moves", **style
-        ),  # type: ignore[union-attr]
+        Line2D([], [], color=theme.mark, ms=5, label=f"{n} divergent moves", **style),
     ]
     place_legend(axes, keys)
 
@@ -199,8 +197,8 @@ def _finish_forest(ax: Axes, found: Coordinates, hues: list[str]) -> None:
     if all(each.is_constant for each in found.shown) and np.ptp(values) == 0:
         widen(ax, np.array(values), "x")
     axes = np.array([[ax]])
+    remark(axes, found.note)  # first: a legend on single axes adds axes of its own
     place_legend(axes, chain_keys(len(hues), hues))
-    heading(axes, found.note)
 
 
 def _check_levels(levels: Any) -> tuple[float, float]:

@@ -27,7 +27,7 @@ def gumbel_max(log_weights: Any, key: Any, n: int = 1) -> Any:
 
 
 def gumbel_top_k(log_weights: Any, k: int, key: Any) -> Any:
-    """Return k different indices (k,), drawn one after another without replacement, with weights exp(log w_i).
+    """Return k different indices (k,), drawn one after another without replacement, by weights w_i.
 
     The k largest of log w_i + g_i, largest first, for independent standard Gumbel numbers g_i. Their order
     has the probability Π_j w_{i_j} / (Σ w − w_{i_1} − … − w_{i_{j−1}}). Indices of weight 0 are never drawn:

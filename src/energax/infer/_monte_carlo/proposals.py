@@ -34,10 +34,11 @@ def propose(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> tup
     if isinstance(proposal, Energy):
         target = _given_row(row, proposal)
         names = [n for n in energy.spaces if n in target.spaces and n not in row]
-        drawn = {n: v for n, v in target.draw(key).items() if n in names}
-        return drawn, -free_energy(target, drawn) - target.log_partition()
+        values = {n: v for n, v in target.draw(key).items() if n in names}
+        return values, -free_energy(target, values) - target.log_partition()
     by_name = _distributions(row, key, energy, proposal)
-    drawn, log_q = {}, 0.0
+    drawn: dict[str, Any] = {}
+    log_q: Any = 0.0
     for (name, each), sub in zip(by_name.items(), jax.random.split(key, len(by_name)), strict=True):
         value = each.sample(sub)
         _check_proposal(name, energy.spaces[name], each, value)

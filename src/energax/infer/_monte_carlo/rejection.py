@@ -109,7 +109,7 @@ class Rejection(Method):
         return Draws(values, method=label, exact=True, info=info, caveat=caveat)
 
     def _draw(self, query: Query, n: int, log_bound: np.ndarray, key: Any) -> tuple[Any, Any, Any]:
-        """Return n draws of every row by name, (rows, n, …), and the numbers accepted and proposed, (rows,)."""
+        """Return n draws of every row by name, (rows, n, …), and how many were accepted and proposed."""
         accepted, proposed = np.zeros(query.n, int), np.zeros(query.n, int)
         kept: list[list[dict[str, np.ndarray]]] = [[] for _ in range(query.n)]
         active, size = np.arange(query.n), _round_size(n, 0.5)
@@ -138,8 +138,8 @@ class Rejection(Method):
             self._check_hope(query, n, accepted, proposed)
             size = _round_size((n - accepted).max(), (accepted / proposed).min())
         names = list(query.targets)
-        rows = [{k: np.concatenate([part[k] for part in parts])[:n] for k in names} for parts in kept]
-        return {k: np.stack([row[k] for row in rows]) for k in names}, accepted, proposed
+        join = lambda parts, k: np.concatenate([part[k] for part in parts])[:n]
+        return {k: np.stack([join(parts, k) for parts in kept]) for k in names}, accepted, proposed
 
     def _check_envelope(self, excess: Any, drawn: Any, active: Any, log_bound: Any, query: Query) -> None:
         """Raise if a proposal lies above the envelope, or if its weight is not a number."""
