@@ -192,3 +192,20 @@ def test_svm_margin(capsys, tmp_path):
     assert soft["width"] > 1.5 * hard["width"] and soft["support vectors"] > hard["support vectors"]
     assert bent["accuracy"] > hard["accuracy"] and max(f["gap"] for f in found.values()) < 1e-3
     assert (tmp_path / "margin.png").stat().st_size > 10_000
+
+
+def test_gradient_estimators(capsys, tmp_path):
+    """All reach −1.5 without bias; 33 means are within 4.2 standard errors with probability 0.999."""
+    picture = tmp_path / "gradients.png"
+    found = load(ROOT / "examples" / "gradient_estimators.py").main(str(picture))
+    none, estimated, others, best, paths = (found[name]["deviation"] for name in found)
+    assert none > estimated > others > best > paths
+    # Var = (a² / 16) (m⁴ + 18 m² + 15 − 2 b (m² + 3) + b² − 4 m²) for a baseline b, with m = 3.
+    assert none == pytest.approx(np.sqrt(222 / 4), rel=0.05) and best == pytest.approx(
+        np.sqrt(78 / 4), rel=0.05
+    )
+    # Var[dz²/dθ] = (2a)² Var[z] / 16 for the path: 1 at every θ.
+    assert paths == pytest.approx(1.0, rel=0.05)
+    for each in found.values():
+        assert each["bias"] < 4.2 and each["end"] == pytest.approx(-1.5, abs=0.03)
+    assert picture.stat().st_size > 10_000

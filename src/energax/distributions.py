@@ -112,6 +112,21 @@ def logits(distribution: Any) -> Any:
     return _base(distribution).logits
 
 
+def has_logits(distribution: Any) -> bool:
+    """Whether the coordinates are Bernoulli or categorical."""
+    from numpyro import distributions as d
+
+    finite = (d.BernoulliLogits, d.BernoulliProbs, d.CategoricalLogits, d.CategoricalProbs)
+    return isinstance(_base(distribution), finite)
+
+
+def is_binary(distribution: Any) -> bool:
+    """Whether the coordinates are Bernoulli."""
+    from numpyro import distributions as d
+
+    return isinstance(_base(distribution), d.BernoulliLogits | d.BernoulliProbs)
+
+
 def is_discrete(distribution: Any) -> bool | None:
     """Whether the values are discrete; None for a distribution without a `support`."""
     return getattr(getattr(distribution, "support", None), "is_discrete", None)
@@ -121,6 +136,11 @@ def rsample(distribution: Any, key: Any, sample_shape: tuple[int, ...] = ()) -> 
     """Draws with a gradient in the parameters, where the distribution has such draws."""
     draw = getattr(distribution, "rsample", distribution.sample)
     return draw(key, sample_shape)
+
+
+def icdf(distribution: Any, probability: Any) -> Any:
+    """The inverse of the cumulative distribution function of every coordinate, where the family has one."""
+    return _base(distribution).icdf(probability)
 
 
 def power(distribution: Any, exponent: Any) -> Any:

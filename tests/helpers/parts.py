@@ -177,6 +177,10 @@ _argmin = lambda energy, given, method: energax.argmin(energy, given, method)
 _sample = lambda energy, given, method: energax.sample(energy, 6, method=method, key=KEY)["x"]
 
 
+def _fair_coins():
+    return Mixture(energies.Bernoullis(jnp.full((2, 3), 0.5)))
+
+
 INFERENCES = {
     "Exact": InferenceExample(
         "Mixture", infer.Exact, _log_prob, "RBM", _log_prob, r"Exact needs log Z.*Use Enumeration\(\)"
@@ -285,6 +289,30 @@ INFERENCES = {
         _log_partition,
         r"Importance needs a proposal=.*Use Enumeration\(\)",
     ),
+    "Rejection": InferenceExample(
+        "Mixture",
+        lambda: infer.Rejection(_fair_coins()),
+        _sample,
+        "NeuralEnergy",
+        _sample,
+        r"Rejection cannot use the proposal Mixture.*Use Langevin\(\)",
+    ),
+    "InverseTransform": InferenceExample(
+        "Mixture",
+        infer.InverseTransform,
+        lambda e, d, m: energax.sample(e, 6, d, m, key=KEY)["z"].astype(np.float32),
+        "NeuralEnergy",
+        _sample,
+        r"InverseTransform needs one variable that is one number.*Use Langevin\(\)",
+    ),
+    "GumbelMax": InferenceExample(
+        "RBM",
+        infer.GumbelMax,
+        _sample,
+        "NeuralEnergy",
+        _sample,
+        r"GumbelMax needs finite variables.*Use Langevin\(\)",
+    ),
     "Ancestral": InferenceExample(
         "Mixture",
         infer.Ancestral,
@@ -335,6 +363,11 @@ OPTIONS = {
     "learn.Reparameterised": learn.Reparameterised,
     "learn.ScoreFunction": learn.ScoreFunction,
     "learn.GumbelSoftmax": learn.GumbelSoftmax,
+    "learn.StraightThrough": learn.StraightThrough,
+    "learn.LeaveOneOut": learn.LeaveOneOut,
+    "learn.OptimalBaseline": learn.OptimalBaseline,
+    "learn.LearnedBaseline": lambda: learn.LearnedBaseline(jnp.zeros(())),
+    "learn.ConstantBaseline": lambda: learn.ConstantBaseline(1.0),
     "learn.FastGradientSign": lambda: learn.FastGradientSign(0.1),
     "learn.ProjectedGradient": lambda: learn.ProjectedGradient(0.1, steps=2),
     "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),

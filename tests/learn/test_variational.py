@@ -13,7 +13,15 @@ from energax.batch import Batch
 from energax.energies import RBM, Decoder, Gaussian, NeuralEnergy, UniformChoices
 from energax.energy import free_energy
 from energax.errors import BadInput, Unsuitable
-from energax.learn import ELBO, Descent, GumbelSoftmax, Reparameterised, ScoreFunction
+from energax.learn import (
+    ELBO,
+    Descent,
+    GumbelSoftmax,
+    OptimalBaseline,
+    Reparameterised,
+    ScoreFunction,
+    StraightThrough,
+)
 from energax.missing import Masked
 from energax.nn import BernoulliEncoder, CategoricalEncoder, Encoder
 
@@ -136,13 +144,19 @@ def test_refusals():
         ELBO(None).check(Decoder.random(4, 2, key=0), x)
     with pytest.raises(Unsuitable, match="log Z"):
         ELBO(encoder, 1, ScoreFunction()).check(RBM.random(40, 40, key=0), {"x": np.zeros((2, 40))})
+    with pytest.raises(Unsuitable, match="OptimalBaseline"):
+        ELBO(encoder, 1, ScoreFunction(OptimalBaseline())).check(Decoder.random(4, 2, key=0), x)
     with pytest.raises(BadInput, match="samples"):
         ELBO(encoder, 0)
     with pytest.raises(BadInput, match="temperature"):
         GumbelSoftmax(0.0)
 
 
-@pytest.mark.parametrize("estimator", [GumbelSoftmax(), ScoreFunction()], ids=["gumbel", "scores"])
+@pytest.mark.parametrize(
+    "estimator",
+    [GumbelSoftmax(), ScoreFunction(), ScoreFunction(-1.5), StraightThrough()],
+    ids=["gumbel", "scores", "constant", "through"],
+)
 def test_a_discrete_cause_is_found(estimator):
     """Two patterns, one hidden bit: the exact log-likelihood is close to −log 2, the negative entropy."""
     import optax

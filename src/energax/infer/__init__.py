@@ -21,8 +21,11 @@ from ._method import Plan as Plan
 from ._monte_carlo.ancestral import Ancestral as Ancestral
 from ._monte_carlo.annealed import AnnealedImportance as AnnealedImportance
 from ._monte_carlo.finite_first import FiniteFirst as FiniteFirst
+from ._monte_carlo.gumbel_max import GumbelMax as GumbelMax
 from ._monte_carlo.importance import Importance as Importance
+from ._monte_carlo.inverse_transform import InverseTransform as InverseTransform
 from ._monte_carlo.mcmc import MCMC as MCMC
+from ._monte_carlo.rejection import Rejection as Rejection
 from ._optimise.lbfgs import LBFGS as LBFGS
 from ._posterior import Posterior as Posterior
 from ._sequence.forward_backward import ForwardBackward as ForwardBackward

@@ -5,9 +5,19 @@ from ._attacks import AdversarialTraining as AdversarialTraining
 from ._attacks import Attack as Attack
 from ._attacks import FastGradientSign as FastGradientSign
 from ._attacks import ProjectedGradient as ProjectedGradient
+from ._baselines import Baseline as Baseline
+from ._baselines import ConstantBaseline as ConstantBaseline
+from ._baselines import LearnedBaseline as LearnedBaseline
+from ._baselines import LeaveOneOut as LeaveOneOut
+from ._baselines import OptimalBaseline as OptimalBaseline
 from ._contrastive_divergence import ContrastiveDivergence as ContrastiveDivergence
 from ._descent import Descent as Descent
 from ._em import EM as EM
+from ._expectation import GradientEstimator as GradientEstimator
+from ._expectation import GumbelSoftmax as GumbelSoftmax
+from ._expectation import Reparameterised as Reparameterised
+from ._expectation import ScoreFunction as ScoreFunction
+from ._expectation import StraightThrough as StraightThrough
 from ._likelihood import NegativeLogLikelihood as NegativeLogLikelihood
 from ._newton import Newton as Newton
 from ._noise import Dropout as Dropout
@@ -25,6 +35,3 @@ from ._supervised import CrossEntropy as CrossEntropy
 from ._supervised import Margin as Margin
 from ._supervised import Perceptron as Perceptron
 from ._variational import ELBO as ELBO
-from ._variational import GumbelSoftmax as GumbelSoftmax
-from ._variational import Reparameterised as Reparameterised
-from ._variational import ScoreFunction as ScoreFunction

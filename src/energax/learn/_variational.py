@@ -9,12 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .. import distributions
 from .._util.arrays import asarray
-from ..batch import Batch, multiply_weight
+from ..batch import Batch
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
+from ._baselines import ConstantBaseline, LeaveOneOut, as_baseline, mean_of_others, zero_with_scores
+from ._expectation import GradientEstimator, Reparameterised
 from ._objective import Objective
 from ._requirements import (
     check_joint,
@@ -38,8 +39,8 @@ class ELBO(Objective):
             variable with `sample` and `log_prob`. Use an encoder of `energax.nn`, or any function
             that returns a NumPyro distribution.
         samples: S, the number of draws per row.
-        estimator: the gradient estimator: `Reparameterised()` (the default),
-            `ScoreFunction(baseline=True)` or `GumbelSoftmax(temperature=0.5)`.
+        estimator: the gradient estimator: `Reparameterised()` (the default), `ScoreFunction(baseline=True)`,
+            `GumbelSoftmax(temperature=0.5)` or `StraightThrough()`.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes; Burda, Grosse and
     Salakhutdinov (2016), Importance weighted autoencoders.
@@ -85,17 +86,18 @@ class ELBO(Objective):
             )
         check_log_partition(self, energy, instead)
         # Last, since it recommends another estimator of the same bound.
-        self.estimator.check(energy, hidden[0])
+        _check_estimator(self.estimator, energy, hidden[0])
 
     def __call__(self, energy, batch, carry, key):
         (name,) = [n for n in energy.spaces if n not in batch.data]
 
         def row(key, **row):
             q = _check_encoding(self.partner(**row), energy.spaces[name], name)
-            return self.estimator.draw(energy, name, row, q, key, self.samples)
+            z, log_q = self.estimator.sample(q, key, self.samples)
+            return _energies(self.estimator, energy, name, row, z), log_q
 
         energies, log_q = _fill_zero_weight_rows(batch).map_with_keys(row, key)
-        correction = self.estimator.correction(-energies - log_q, log_q, batch.weight)
+        correction = self._correction(-energies - log_q, log_q, batch.weight)
         if self.samples == 1:
             terms = {
                 "energy": batch.mean(energies[:, 0] + correction),
@@ -104,6 +106,26 @@ class ELBO(Objective):
         else:
             terms = {"negative bound": batch.mean(correction - _log_mean(-energies - log_q))}
         return {**terms, "log partition": energy.log_partition()}, carry
+
+    def _correction(self, log_w, log_q, weight):
+        """Return a term 0 of every row whose gradient completes that of the loss, where draws have no paths.
+
+        The bound is a function of all samples of a row, so that the scores of all are multiplied by it, less
+        a baseline that does not depend on the own sample.
+        """
+        if self.estimator.has_paths:
+            return jnp.zeros(())
+        bound = _log_mean(log_w)[:, None]
+        baseline = as_baseline(self.estimator.baseline)
+        if baseline is None:
+            advantage = bound
+        elif isinstance(baseline, ConstantBaseline):
+            advantage = bound - baseline.value
+        elif self.samples == 1:
+            advantage = bound - mean_of_others(bound[:, 0], weight)[:, None]
+        else:
+            advantage = bound - _bound_without_each(log_w)
+        return -zero_with_scores(advantage, log_q)
 
 
 def _check_encoding(q: Any, space: Any, name: str) -> Any:
@@ -119,144 +141,48 @@ def _check_encoding(q: Any, space: Any, name: str) -> Any:
     return q
 
 
-class Reparameterised(eqx.Module):
-    """The reparameterisation gradient: z = g(noise; φ) is differentiated. For real hidden variables.
-
-    Kingma and Welling (2014), Auto-encoding variational Bayes.
-
-    >>> from energax.energies import Decoder
-    >>> from energax.nn import Encoder
-    >>> row, energy = {"x": jnp.ones(4)}, Decoder.random(4, 2, key=1)
-    >>> q = Encoder.random(4, 2, key=0)(**row)
-    >>> energies, log_q = Reparameterised().draw(energy, "z", row, q, jax.random.key(0), 5)
-    >>> energies.shape, log_q.shape
-    ((5,), (5,))
-    """
-
-    def check(self, energy, name):
-        space = energy.spaces[name]
+def _check_estimator(estimator: Any, energy: Energy, name: str) -> None:
+    """Raise `Unsuitable` if the estimator has no gradient for this hidden variable."""
+    space = energy.spaces[name]
+    if estimator.is_relaxed:
+        if not _has_relaxation(energy, name):
+            other = "Reparameterised" if space.is_real else "ScoreFunction"
+            raise Unsuitable(
+                f"{type(estimator).__name__} relaxes binary variables, a single categorical one, or several "
+                f"if the energy has a method `relaxed_energy`; {name!r} of {type(energy).__name__} is in "
+                f"{space!r}. "
+                f"Pass estimator={other}()."
+            )
+    elif estimator.has_paths:
         if not space.is_real:
-            others = "GumbelSoftmax() or ScoreFunction()" if _is_relaxed(energy, name) else "ScoreFunction()"
+            others = (
+                "GumbelSoftmax() or ScoreFunction()" if _has_relaxation(energy, name) else "ScoreFunction()"
+            )
             raise Unsuitable(
                 f"The reparameterised ELBO needs a real hidden variable, but {name!r} is in {space!r}. "
                 f"Pass estimator={others}."
             )
-
-    def draw(self, energy, name, row, q, key, n):
-        """(energies, log q) of n draws, (n,) each."""
-        z = distributions.rsample(q, key, (n,))
-        return jax.vmap(lambda z: energy(**row, **{name: z}))(z), q.log_prob(z)
-
-    def correction(self, log_w, log_q, weight):
-        """A term of value 0 whose gradient completes that of the bound; here none is needed."""
-        return jnp.zeros(())
+    elif not isinstance(as_baseline(estimator.baseline), ConstantBaseline | LeaveOneOut | None):
+        raise Unsuitable(
+            f"ELBO does not support {type(estimator.baseline).__name__}. Pass estimator=ScoreFunction(): its "
+            "baseline is made of the other rows or samples."
+        )
 
 
-class ScoreFunction(eqx.Module):
-    """The score-function gradient (REINFORCE) ∇E_q[L] = E_q[L ∇log q + ∇L], for any hidden variable.
-
-    Args:
-        baseline: whether to subtract from L a term that does not depend on the draw, which lowers
-            the variance without bias: for one sample the mean of the other rows, for several the
-            bound with this sample replaced by the geometric mean of the others.
-
-    Williams (1992), Simple statistical gradient-following algorithms for connectionist
-    reinforcement learning; Mnih and Rezende (2016), Variational inference for Monte Carlo
-    objectives.
-
-    >>> from energax.energies import RBM
-    >>> from energax.nn import BernoulliEncoder
-    >>> row, energy = {"x": jnp.ones(4)}, RBM.random(4, 3, key=1)
-    >>> q = BernoulliEncoder.random(4, 3, key=0)(**row)
-    >>> energies, log_q = ScoreFunction().draw(energy, "z", row, q, jax.random.key(0), 5)
-    >>> energies.shape, log_q.shape
-    ((5,), (5,))
-    """
-
-    baseline: bool = eqx.field(static=True, default=True)
-
-    def check(self, energy, name):
-        """Every hidden variable is supported."""
-
-    def draw(self, energy, name, row, q, key, n):
-        z = jax.lax.stop_gradient(q.sample(key, (n,)))
-        z = z.astype(energy.spaces[name].jax_dtype)
-        return jax.vmap(lambda z: energy(**row, **{name: z}))(z), q.log_prob(z)
-
-    def correction(self, log_w, log_q, weight):
-        bound = _log_mean(log_w)[:, None]
-        if not self.baseline:
-            advantage = bound
-        elif log_w.shape[1] == 1:
-            advantage = bound - _mean_of_others(bound[:, 0], weight)[:, None]
-        else:
-            advantage = bound - _bound_without_each(log_w)
-        surrogate = jnp.sum(jax.lax.stop_gradient(advantage) * log_q, axis=1)
-        return jax.lax.stop_gradient(surrogate) - surrogate
-
-
-def _is_relaxed(energy: Energy, name: str) -> bool:
+def _has_relaxation(energy: Energy, name: str) -> bool:
     """Whether the energy is defined for relaxed values of this variable."""
     space = energy.spaces[name]
     choice = isinstance(space, Categorical) and (space.shape == () or energy.knows("relaxed_energy"))
     return choice or isinstance(space, Binary)
 
 
-class GumbelSoftmax(eqx.Module):
-    """The Gumbel-softmax relaxation z = softmax((logits + Gumbel noise) / temperature).
-
-    For categorical hidden variables and, with a sigmoid, for binary ones. The loss is a relaxation
-    of the ELBO: it tends to the ELBO as the temperature goes to 0, and the variance of its gradient
-    grows. The energy of relaxed values is its method `relaxed_energy`, if it has one. Otherwise a binary
-    variable is passed to `__call__` as numbers in (0, 1), and the energy of a single categorical
-    variable is interpolated: Σ_k s_k e(k).
-
-    Args:
-        temperature: of the relaxation, above 0.
-
-    Jang, Gu and Poole (2017), Categorical reparameterization with Gumbel-softmax; Maddison,
-    Mnih and Teh (2017), The concrete distribution.
-
-    >>> from energax.energies import Decoder, UniformChoices
-    >>> from energax.nn import CategoricalEncoder
-    >>> row, energy = {"x": jnp.ones(4)}, Decoder.random(4, UniformChoices(3), key=1)
-    >>> q = CategoricalEncoder.random(4, 3, key=0)(**row)
-    >>> energies, log_q = GumbelSoftmax(0.5).draw(energy, "z", row, q, jax.random.key(0), 5)
-    >>> energies.shape, log_q.shape
-    ((5,), (5,))
-    """
-
-    temperature: float = 0.5
-
-    def __check_init__(self):
-        if isinstance(self.temperature, int | float) and not self.temperature > 0:
-            raise BadInput("temperature", repr(self.temperature), "a number > 0")
-
-    def check(self, energy, name):
-        space = energy.spaces[name]
-        if not _is_relaxed(energy, name):
-            other = "Reparameterised" if space.is_real else "ScoreFunction"
-            raise Unsuitable(
-                f"GumbelSoftmax relaxes binary variables, a single categorical one, or several if the energy "
-                f"has a method `relaxed_energy`; {name!r} of {type(energy).__name__} is in {space!r}. "
-                f"Pass estimator={other}()."
-            )
-
-    def draw(self, energy, name, row, q, key, n):
-        logits = distributions.logits(q)
-        if isinstance(energy.spaces[name], Binary):
-            noise = jax.random.logistic(key, (n, *logits.shape), logits.dtype)
-            soft = jax.nn.sigmoid((logits + noise) / self.temperature)
-            terms = soft * jax.nn.log_sigmoid(logits) + (1 - soft) * jax.nn.log_sigmoid(-logits)
-        else:
-            noise = jax.random.gumbel(key, (n, *logits.shape), logits.dtype)
-            soft = jax.nn.softmax((logits + noise) / self.temperature)
-            terms = soft * jax.nn.log_softmax(logits)
-        log_q = terms.reshape(n, -1).sum(1)
-        return jax.vmap(lambda s: _relaxed_energy(energy, name, row, s))(soft), log_q
-
-    def correction(self, log_w, log_q, weight):
-        return jnp.zeros(())
+def _energies(estimator: GradientEstimator, energy: Energy, name: str, row: dict[str, Any], z: Any) -> Any:
+    """The energies (n,) of n draws of the hidden variable."""
+    if estimator.is_relaxed:
+        return jax.vmap(lambda s: _relaxed_energy(energy, name, row, s))(z)
+    if not estimator.has_paths:
+        z = z.astype(energy.spaces[name].jax_dtype)
+    return jax.vmap(lambda z: energy(**row, **{name: z}))(z)
 
 
 def _fill_zero_weight_rows(batch: Batch) -> Batch:
@@ -284,13 +210,6 @@ def _relaxed_energy(energy: Any, name: str, row: dict[str, Any], soft: Any) -> A
 def _log_mean(log_w: Any) -> Any:
     """log of the mean weight over the samples of every row, (n,)."""
     return jax.nn.logsumexp(log_w, axis=1) - jnp.log(log_w.shape[1])
-
-
-def _mean_of_others(values: Any, weight: Any) -> Any:
-    """For every row the weighted mean of all other rows, which is independent of its own draw."""
-    terms = multiply_weight(weight, values)
-    others = weight.sum() - weight
-    return jnp.where(others > 0, (terms.sum() - terms) / jnp.where(others > 0, others, 1), 0)
 
 
 def _bound_without_each(log_w: Any) -> Any:

@@ -8,6 +8,8 @@ from ._draws import Draws as Draws
 from ._elliptical import EllipticalSlice as EllipticalSlice
 from ._gibbs import Gibbs as Gibbs
 from ._gibbs import knows_conditional as knows_conditional
+from ._gumbel import gumbel_max as gumbel_max
+from ._gumbel import gumbel_top_k as gumbel_top_k
 from ._hamiltonian import HMC as HMC
 from ._hamiltonian import MALA as MALA
 from ._hamiltonian import NUTS as NUTS

@@ -25,32 +25,52 @@ _DEGREES = 5
 
 def log_weight(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> Any:
     """Return −F(given, drawn) − log q(drawn) of one draw from the proposal."""
-    drawn, log_q = _propose(row, key, energy, proposal)
+    drawn, log_q = propose(row, key, energy, proposal)
     return -free_energy(energy, {**row, **drawn}) - log_q
 
 
-def _propose(row, key, energy, proposal):
+def propose(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> tuple[dict[str, Any], Any]:
     """Return a draw of hidden variables by name, and log q of it."""
     if isinstance(proposal, Energy):
-        target = proposal.given(**row) if row and set(row) & set(proposal.spaces) else proposal
+        target = _given_row(row, proposal)
         names = [n for n in energy.spaces if n in target.spaces and n not in row]
-        drawn = {n: v for n, v in target.draw(key).items() if n in names}
-        return drawn, -free_energy(target, drawn) - target.log_partition()
-    distribution = proposal(**row) if callable(proposal) and not hasattr(proposal, "log_prob") else proposal
-    if not isinstance(distribution, dict):
-        hidden = [n for n in energy.spaces if n not in row]
-        if len(hidden) > 1:
-            shape = jnp.shape(distribution.sample(key))
-            hidden = [n for n in hidden if energy.spaces[n].shape == shape and not energy.spaces[n].is_finite]
-        (name,) = hidden
-        distribution = {name: distribution}
-    drawn, log_q = {}, 0.0
-    for (name, each), sub in zip(distribution.items(), jax.random.split(key, len(distribution)), strict=True):
+        values = {n: v for n, v in target.draw(key).items() if n in names}
+        return values, -free_energy(target, values) - target.log_partition()
+    by_name = _distributions(row, key, energy, proposal)
+    drawn: dict[str, Any] = {}
+    log_q: Any = 0.0
+    for (name, each), sub in zip(by_name.items(), jax.random.split(key, len(by_name)), strict=True):
         value = each.sample(sub)
         _check_proposal(name, energy.spaces[name], each, value)
         log_q = log_q + jnp.sum(each.log_prob(value))
         drawn[name] = value.astype(energy.spaces[name].jax_dtype)
     return drawn, log_q
+
+
+def proposal_log_prob(row: dict[str, Any], values: dict[str, Any], energy: Energy, proposal: Any) -> Any:
+    """Return log q of values of the hidden variables, by name."""
+    if isinstance(proposal, Energy):
+        target = _given_row(row, proposal)
+        return -free_energy(target, values) - target.log_partition()
+    by_name = _distributions(row, jax.random.key(0), energy, proposal)
+    return sum(jnp.sum(each.log_prob(values[name])) for name, each in by_name.items())
+
+
+def _given_row(row: dict[str, Any], proposal: Energy) -> Energy:
+    return proposal.given(**row) if row and set(row) & set(proposal.spaces) else proposal
+
+
+def _distributions(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> dict[str, Any]:
+    """Return the distributions of a proposal by name; a function is called with the row."""
+    distribution = proposal(**row) if callable(proposal) and not hasattr(proposal, "log_prob") else proposal
+    if isinstance(distribution, dict):
+        return distribution
+    hidden = [n for n in energy.spaces if n not in row]
+    if len(hidden) > 1:
+        shape = jnp.shape(distribution.sample(key))
+        hidden = [n for n in hidden if energy.spaces[n].shape == shape and not energy.spaces[n].is_finite]
+    (name,) = hidden
+    return {name: distribution}
 
 
 def _check_proposal(name: str, space: Any, distribution: Any, value: Any) -> None:
