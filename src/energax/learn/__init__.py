@@ -9,6 +9,7 @@ from ._contrastive_divergence import ContrastiveDivergence as ContrastiveDiverge
 from ._descent import Descent as Descent
 from ._em import EM as EM
 from ._likelihood import NegativeLogLikelihood as NegativeLogLikelihood
+from ._likelihood import row_losses as row_losses
 from ._newton import Newton as Newton
 from ._noise import Dropout as Dropout
 from ._noise import InputNoise as InputNoise
