@@ -163,6 +163,8 @@ CATALOG: tuple[Row, ...] = (
     # samplers
     Row("samplers", "Gibbs", "sampler", "each variable in turn from its conditional", "conditional, or finite variables", "finite; real with conditional", "Geman and Geman (1984)"),
     Row("samplers", "Langevin", "sampler", "a gradient step plus noise, with or without rejection", "a gradient", "real", "Roberts and Tweedie (1996)"),
+    Row("samplers", "SGLD", "sampler", "gradient steps with noise on minibatches, without rejection", "a gradient; minibatches of a Bayes energy", "real", "Welling and Teh (2011)"),
+    Row("samplers", "SGHMC", "sampler", "SGLD with a momentum and friction", "a gradient; minibatches of a Bayes energy", "real", "Chen, Fox and Guestrin (2014)"),
     # options of energies
     Row("energies", "Full", "option", "one covariance matrix per component", "", "Real(d)", ""),
     Row("energies", "Tied", "option", "one covariance matrix for all components", "", "Real(d)", ""),
@@ -181,6 +183,8 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "AddK", "option", "add k to every count; k = 0 is maximum likelihood", "", "words", "Lidstone (1920)"),
     Row("energies", "Katz", "option", "discount rare counts and back off to shorter contexts", "", "words", "Katz (1987)"),
     Row("energies", "KneserNey", "option", "absolute discounting with continuation counts", "", "words", "Chen and Goodman (1999)"),
+    # posteriors over parameters
+    Row("bayes", "Bayes", "option", "turns an energy and data into an energy over its parameters", "a prior", "real parameters", "Bissiri, Holmes and Walker (2016)"),
     # kernels
     Row("kernels", "RBF", "option", "exp(−½ ‖(x − y) / ℓ‖²), with one length scale or one per column", "", "Real(d)", ""),
     Row("kernels", "Matern", "option", "the Matérn kernel with ν = ½, 3/2 or 5/2", "", "Real(d)", "Matérn (1960)"),
@@ -225,8 +229,11 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "LinearGaussianChain", "estimator", "a linear-Gaussian state-space model: filter, smooth, forecast", "", "X real sequences, NaN allowed", "Kalman (1960); Shumway and Stoffer (1982)"),
     Row("estimators", "NGramModel", "estimator", "a language model of words or characters with smoothed counts", "", "X texts", "Chen and Goodman (1999)"),
     # base classes and results
+    Row("bayes", "ParameterEnergy", "result", "−log p(θ) + β Σ loss(θ), an energy over the parameters of a model"),
+    Row("bayes", "NumPyroEnergy", "result", "−log p(latent, observed) of a NumPyro model"),
     Row("learn", "Objective", "base", "a scalar whose gradient in θ is the update of a learning principle"),
     Row("infer", "Method", "base", "one way to answer queries of an energy"),
+    Row("samplers", "StochasticGradient", "base", "samplers that follow the gradient of random minibatches"),
     Row("samplers", "Sampler", "base", "a Markov kernel of one chain"),
     Row("kernels", "Kernel", "base", "a positive semi-definite function of two points"),
     Row("energies", "Covariance", "base", "the covariances of k normal densities"),

@@ -17,7 +17,7 @@ import numpy as np
 from quick import evaluate
 
 import energax
-from energax import Mixture, energies, estimators, infer, kernels, learn, nn, samplers
+from energax import Mixture, bayes, energies, estimators, infer, kernels, learn, nn, samplers
 from energax.catalog import Row
 from energax.errors import EnergaxError
 from energax.parameters import trainable_leaves
@@ -313,6 +313,8 @@ INFERENCES = {
 SAMPLERS = {
     "Gibbs": ("RBM", samplers.Gibbs),
     "Langevin": ("NeuralEnergy", lambda: samplers.Langevin(step_size=0.05)),
+    "SGLD": ("NeuralEnergy", lambda: samplers.SGLD(0.05, decay=0.3)),
+    "SGHMC": ("NeuralEnergy", lambda: samplers.SGHMC(0.05)),
 }
 OPTIONS = {
     "learn.Exact": learn.Exact,
@@ -341,6 +343,7 @@ OPTIONS = {
     "energies.LinearGaussian": lambda: energies.LinearGaussian("x", ("y",), _float32([0.5])),
     "energies.Katz": energies.Katz,
     "energies.KneserNey": energies.KneserNey,
+    "bayes.Bayes": lambda: bayes.Bayes(beta=0.5, loss=learn.CrossEntropy()),
     "kernels.RBF": lambda: kernels.RBF([0.5, 2.0]),
     "kernels.Matern": lambda: kernels.Matern(0.5, nu=2.5),
     "kernels.RationalQuadratic": kernels.RationalQuadratic,

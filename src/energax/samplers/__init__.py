@@ -9,3 +9,6 @@ from ._gibbs import knows_conditional as knows_conditional
 from ._langevin import Langevin as Langevin
 from ._run import run_chains as run_chains
 from ._sampler import Sampler as Sampler
+from ._sgld import SGHMC as SGHMC
+from ._sgld import SGLD as SGLD
+from ._sgld import StochasticGradient as StochasticGradient
