@@ -156,6 +156,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "ConditionalGaussian", "inference", "exact inference in networks with linear-Gaussian nodes", "a BayesianNetwork with real nodes", "finite and real", "Lauritzen (1992)"),
     Row("infer", "LBFGS", "inference", "the minimum of the energy over real variables, by gradients", "a gradient", "real", "Liu and Nocedal (1989)"),
     Row("infer", "Laplace", "inference", "the Gaussian with the mode and the curvature of the posterior", "two derivatives", "real", "Laplace (1774); Tierney and Kadane (1986)"),
+    Row("infer", "VariationalGaussian", "inference", "the Gaussian of highest ELBO in unconstrained coordinates, or a flow", "a gradient", "real", "Kucukelbir et al. (2017); Giordano, Ingram and Broderick (2024)"),
     Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
     Row("infer", "FiniteFirst", "inference", "exact draws of finite variables, then of the others given them", "free_energy or conditional", "finite and others", ""),
     Row("infer", "Ancestral", "inference", "independent exact draws", "draw", "any", ""),

@@ -277,6 +277,14 @@ INFERENCES = {
         _posterior,
         r"Laplace needs real hidden variables, but \['z'\] are not.*Use Exact\(\)",
     ),
+    "VariationalGaussian": InferenceExample(
+        "NeuralEnergy",
+        lambda: infer.VariationalGaussian("full-rank"),
+        lambda e, d, m: energax.posterior(e, {}, m).mean["x"],
+        "RBM",
+        _posterior,
+        r"VariationalGaussian needs real hidden variables, but \['z'\] are not.*Use Exact\(\)",
+    ),
     "Importance": InferenceExample(
         "Decoder",
         lambda: infer.Importance(n_samples=20),

@@ -4,6 +4,7 @@ from ..distributions import draw_rest as draw_rest
 from ._default import automatic_samplers as automatic_samplers
 from ._default import default_sampler as default_sampler
 from ._draws import Draws as Draws
+from ._draws import import_arviz as import_arviz
 from ._gibbs import Gibbs as Gibbs
 from ._gibbs import knows_conditional as knows_conditional
 from ._langevin import Langevin as Langevin
