@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .batch import Batch as Batch
     from .bayes import Bayes as Bayes
     from .bayes import from_numpyro as from_numpyro
+    from .bayes import predictive as predictive
     from .energy import Energy as Energy
     from .errors import BadFile as BadFile
     from .errors import BadInput as BadInput
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "batch": ("Batch",),
-    "bayes": ("Bayes", "from_numpyro"),
+    "bayes": ("Bayes", "from_numpyro", "predictive"),
     "mixture": ("Mixture",),
     "energy": ("Energy",),
     "errors": (

@@ -231,6 +231,8 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "NGramModel", "estimator", "a language model of words or characters with smoothed counts", "", "X texts", "Chen and Goodman (1999)"),
     # base classes and results
     Row("bayes", "ParameterEnergy", "result", "−log p(θ) + β Σ loss(θ), an energy over the parameters of a model"),
+    Row("bayes", "Predictive", "result", "a model averaged over draws of its parameters"),
+    Row("bayes", "PredictiveCheck", "result", "a statistic of the data and of replicated data"),
     Row("bayes", "NumPyroEnergy", "result", "−log p(latent, observed) of a NumPyro model"),
     Row("learn", "Objective", "base", "a scalar whose gradient in θ is the update of a learning principle"),
     Row("infer", "Method", "base", "one way to answer queries of an energy"),

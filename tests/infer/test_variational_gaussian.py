@@ -121,7 +121,9 @@ def test_full_rank_agrees_with_reference_draws(name, shared_data):
 
 def test_a_flow_is_trained_to_the_posterior():
     with jax.enable_x64(True):
-        method = VariationalGaussian(Affine(jnp.zeros(2), jnp.zeros((2, 2))), 16, max_iter=1500, learning_rate=0.02)
+        method = VariationalGaussian(
+            Affine(jnp.zeros(2), jnp.zeros((2, 2))), 16, max_iter=1500, learning_rate=0.02
+        )
     found = posterior(AT_ONE, {}, method)
     assert abs(float(found.elbo) - LOG_Z) < 1e-3 and found.pareto_k < 0.7
     draws = found.sample(4000, key=0)["z"]

@@ -45,9 +45,7 @@ class Parabola(Energy):
         return 0.5 * self.curvature * x**2
 
 
-@pytest.mark.parametrize(
-    "sampler", [SGLD(5e-5, 50), SGHMC(0.002, 50, friction=20.0)], ids=["SGLD", "SGHMC"]
-)
+@pytest.mark.parametrize("sampler", [SGLD(5e-5, 50), SGHMC(0.002, 50, friction=20.0)], ids=["SGLD", "SGHMC"])
 def test_minibatches_give_the_posterior_of_linear_regression(over_theta, sampler):
     """Means within 5 standard errors plus the bias of the step; standard deviations within 15 %."""
     draws = sample(over_theta, 4000, method=sampler, key=0, n_chains=8, warmup=2000, thin=20)
@@ -67,7 +65,9 @@ def test_the_variance_of_a_parabola_is_that_of_the_recursion():
     """
     h, biases = 2.0, []
     for step in (0.4, 0.1):
-        draws = sample(Parabola(jnp.array(h)), 40_000, method=SGLD(step), key=1, n_chains=40, warmup=100, thin=5)
+        draws = sample(
+            Parabola(jnp.array(h)), 40_000, method=SGLD(step), key=1, n_chains=40, warmup=100, thin=5
+        )
         expected = 1 / (h * (1 - step * h / 2))
         rho = (1 - step * h) ** 5  # of draws that are five moves apart; of their squares rho²
         effective = 40_000 * (1 - rho**2) / (1 + rho**2)
@@ -102,6 +102,6 @@ def test_what_it_does_not_support_is_refused(over_theta):
         SGLD(0.1).check(RBM.random(2, 2, key=0))
     with pytest.raises(Unsuitable, match="subsample.*Langevin"):
         SGLD(0.1, 10).check(Parabola(jnp.array(1.0)))
-    for bad in (dict(step_size=0.0), dict(step_size=0.1, batch_size=0), dict(step_size=0.1, decay=2.0)):
+    for bad in ({"step_size": 0.0}, {"step_size": 0.1, "batch_size": 0}, {"step_size": 0.1, "decay": 2.0}):
         with pytest.raises(BadInput, match="expected"):
             SGLD(**bad)

@@ -95,9 +95,7 @@ class Bayes(eqx.Module):
             rows = jax.tree.map(lambda a: _cast(asarray(a), dtype), rows)
             prior = _priors(self.prior, parameters_of(energy, names), dtype)
             # A copy of its own: the energy of θ then compares and caches as a new object.
-            found = ParameterEnergy(
-                energy, rows, asarray(weight, dtype), prior, loss, self.beta, names=names
-            )
+            found = ParameterEnergy(energy, rows, asarray(weight, dtype), prior, loss, self.beta, names=names)
             _check_deterministic(loss, energy, Batch(found.data, found.weight))
         return found
 
@@ -178,12 +176,16 @@ def _has_support(prior: Any, space: Space) -> bool:
     """Whether the support of the prior is the space, at some points of both."""
     from numpyro.distributions import biject_to
 
-    points = np.random.default_rng(0).normal(scale=2.0, size=(_PROBES, *space.bijection.inverse_shape(space.shape)))
+    points = np.random.default_rng(0).normal(
+        scale=2.0, size=(_PROBES, *space.bijection.inverse_shape(space.shape))
+    )
     of_space = space.bijection(jnp.asarray(points))
     if not bool(jnp.all(prior.support(of_space))):
         return False
     if prior.support.is_discrete:
         return False
     to_support = biject_to(prior.support)
-    points = np.random.default_rng(1).normal(scale=2.0, size=(_PROBES, *to_support.inverse_shape(space.shape)))
+    points = np.random.default_rng(1).normal(
+        scale=2.0, size=(_PROBES, *to_support.inverse_shape(space.shape))
+    )
     return bool(np.all(space._is_valid(np.asarray(to_support(jnp.asarray(points))))))

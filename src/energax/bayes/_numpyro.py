@@ -96,7 +96,9 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> NumPyr
     if not callable(model):
         raise BadInput("model", describe(model), "a function with numpyro.sample statements")
     is_double = any(
-        getattr(a, "dtype", None) == np.float64 for a in jax.tree.leaves((args, kwargs)) if eqx.is_array_like(a)
+        getattr(a, "dtype", None) == np.float64
+        for a in jax.tree.leaves((args, kwargs))
+        if eqx.is_array_like(a)
     )
     with jax.enable_x64(True) if is_double else precision_of(None):
         is_numbers = lambda a: isinstance(a, np.ndarray | np.generic) and a.dtype.kind in "biuf"
@@ -115,11 +117,14 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> NumPyr
 
 
 def _trace(model: Any, args: Any, kwargs: Any, values: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
-    """Return the sites of a run of the model, with these values and the rest drawn."""
+    """Return the sites of a run of the model: with these values of all latent sites, or at random without."""
     from numpyro import handlers
+    from numpyro.infer import init_to_uniform
 
-    seeded = handlers.seed(handlers.substitute(model, data=dict(values)), jax.random.key(seed))
-    return handlers.trace(seeded).get_trace(*args, **kwargs)
+    seeded = handlers.seed(model, jax.random.key(seed))
+    # Not drawn from their distributions: some, such as ImproperUniform, have no draws.
+    how = {"data": dict(values)} if values else {"substitute_fn": init_to_uniform}
+    return handlers.trace(handlers.substitute(seeded, **how)).get_trace(*args, **kwargs)
 
 
 def _latent_sites(model: Any, args: Any, kwargs: Any, seed: int) -> dict[str, tuple[Space, str]]:
@@ -152,4 +157,6 @@ def _site_space(name: str, site: Any) -> Space:
     try:
         return space_of(fn.support, jnp.shape(site["value"]))
     except BadInput as error:
-        raise Unsuitable(f"from_numpyro: {name!r} has {error.found}; expected {error.expected}. {error.remedy}") from None
+        raise Unsuitable(
+            f"from_numpyro: {name!r} has {error.found}; expected {error.expected}. {error.remedy}"
+        ) from None

@@ -58,9 +58,19 @@ class ParameterEnergy(Energy):
         """The number of rows of the data."""
         return number_of_rows(self.data)
 
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The real parameters of the model that are no variables."""
+        arrays = zip(_paths(self.model), _arrays(self.model), strict=True)
+        return tuple(k for k, v in arrays if k not in self.names and eqx.is_inexact_array(v))
+
+    def read(self, model: Energy) -> dict[str, Any]:
+        """Return the values of the variables in a model of the same structure, by name."""
+        return {k: v for k, v in zip(_paths(model), _arrays(model), strict=True) if k in self.names}
+
     def starting_point(self):
         """Return the values of the parameters in the model, by name."""
-        return {k: v for k, v in zip(_paths(self.model), _arrays(self.model), strict=True) if k in self.names}
+        return self.read(self.model)
 
     def at(self, theta: Mapping[str, Any]) -> Energy:
         """Return the model with these values of its parameters."""
@@ -95,9 +105,7 @@ class ParameterEnergy(Energy):
         """
         data, weight = jax.tree.map(lambda a: a[rows], (self.data, self.weight))
         scale = self.scale * self.n_rows / jnp.shape(rows)[0]
-        return ParameterEnergy(
-            self.model, data, weight, self.prior, self.loss, self.beta, scale, self.names
-        )
+        return ParameterEnergy(self.model, data, weight, self.prior, self.loss, self.beta, scale, self.names)
 
     def subsample(self, key, n):
         """Return the `minibatch` of `n` rows drawn at random, with replacement."""

@@ -181,7 +181,9 @@ class SGHMC(StochasticGradient):
         momentum_key, key = jax.random.split(key)
         u, rest, t = self.init_memory(energy, state, clamped)
         keys = jax.random.split(momentum_key, len(rest))
-        drawn = {n: jax.random.normal(k, v.shape, v.dtype) for k, (n, v) in zip(keys, rest.items(), strict=True)}
+        drawn = {
+            n: jax.random.normal(k, v.shape, v.dtype) for k, (n, v) in zip(keys, rest.items(), strict=True)
+        }
         return self.move(energy, state, (u, drawn, t), key, clamped)[0]
 
     def update(self, gradient, u, momentum, key, step_size):

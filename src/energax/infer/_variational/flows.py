@@ -35,7 +35,9 @@ def train_flow(row, key, energy, method, names):
 
     def step(carry, key):
         arrays, state = carry
-        loss = lambda a: -jax.vmap(lambda k: log_weight(a, k)[0])(jax.random.split(key, method.n_samples)).mean()
+        loss = lambda a: (
+            -jax.vmap(lambda k: log_weight(a, k)[0])(jax.random.split(key, method.n_samples)).mean()
+        )
         slope = jax.grad(loss)(arrays)
         finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(slope)]).all()
         slope = jax.tree.map(lambda g: jnp.where(finite, g, 0), slope)
