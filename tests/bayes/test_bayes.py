@@ -9,8 +9,19 @@ import pytest
 import scipy.stats
 from numpyro.distributions import Beta, Dirichlet, HalfNormal, Normal, Wishart
 
-from energax import Bayes, Interval, Mixture, PositiveDefinite, Real, Sequence, log_partition, log_prob, nn
-from energax import posterior, sample
+from energax import (
+    Bayes,
+    Interval,
+    Mixture,
+    PositiveDefinite,
+    Real,
+    Sequence,
+    log_partition,
+    log_prob,
+    nn,
+    posterior,
+    sample,
+)
 from energax.bayes import ParameterEnergy
 from energax.energies import (
     Bernoullis,
@@ -66,7 +77,9 @@ def classifier():
 
 def network():
     with jax.enable_x64(True):
-        return NeuralRegressor(nn.mlp(2, "scalar", key=jax.random.key(1), width=4), 2, likelihood=Gaussian(jnp.ones(())))
+        return NeuralRegressor(
+            nn.mlp(2, "scalar", key=jax.random.key(1), width=4), 2, likelihood=Gaussian(jnp.ones(()))
+        )
 
 
 CASES = {
@@ -81,7 +94,11 @@ CASES = {
         ragged,
         {"transition": Dirichlet(jnp.full(2, 2.0)), "emission.covariance": Wishart(3.0, jnp.eye(1))},
     ),
-    "network": (network, lambda: {"x": X, "y": Y}, {"network": Normal(0.0, 1.0), "likelihood": HalfNormal(1.0)}),
+    "network": (
+        network,
+        lambda: {"x": X, "y": Y},
+        {"network": Normal(0.0, 1.0), "likelihood": HalfNormal(1.0)},
+    ),
 }
 
 
@@ -95,13 +112,20 @@ def test_the_energy_is_minus_the_log_of_prior_times_likelihood(name):
     over = Bayes(prior)(model, rows, weights=weights)
     with jax.enable_x64(True):
         theta = {
-            k: s.bijection(s.bijection.inv(v) + 0.1 * (1 + jnp.arange(s.bijection.inv(v).size)).reshape(s.bijection.inv(v).shape))
+            k: s.bijection(
+                s.bijection.inv(v)
+                + 0.1 * (1 + jnp.arange(s.bijection.inv(v).size)).reshape(s.bijection.inv(v).shape)
+            )
             for (k, s), v in zip(over.spaces.items(), over.starting_point().values(), strict=True)
         }
         likelihood = weights @ log_prob(over.at(theta), rows).value
         expected = -likelihood
         for k, v in theta.items():
-            given = prior if isinstance(prior, Normal) else prior.get(k, prior.get(k.split(".")[0], prior.get(k.rpartition(".")[0])))
+            given = (
+                prior
+                if isinstance(prior, Normal)
+                else prior.get(k, prior.get(k.split(".")[0], prior.get(k.rpartition(".")[0])))
+            )
             expected -= 0 if given is None else float(jnp.sum(given.log_prob(v)))
         np.testing.assert_allclose(over(**theta), expected, rtol=1e-7)
     assert over.spaces.keys() == theta.keys()
@@ -112,7 +136,9 @@ def test_names_spaces_and_flat_priors_are_those_of_the_model():
     assert set(over.spaces) == {"weights", "components.covariance.variance"}
     assert over.flat == ("components.covariance.variance",) and over.frozen == ("components.means",)
     full = Mixture(Gaussians(jnp.zeros((2, 2)), jnp.stack([jnp.eye(2)] * 2)))
-    assert Bayes()(full, {"x": X}).spaces["components.covariance.matrix"] == PositiveDefinite().with_shape(2, 2, 2)
+    assert Bayes()(full, {"x": X}).spaces["components.covariance.matrix"] == PositiveDefinite().with_shape(
+        2, 2, 2
+    )
 
 
 def test_laplace_and_variational_inference_are_exact_for_linear_regression():
@@ -131,7 +157,9 @@ def test_a_sampler_finds_the_beta_posterior_of_a_coin():
     """Seven heads of ten, Beta(2, 3) prior: Beta(9, 6), within 5 standard errors."""
     with jax.enable_x64(True):
         coin = Mixture(Bernoullis(jnp.array([[0.5]])))
-    over = Bayes({"components": Beta(2.0, 3.0)})(coin, {"x": np.repeat([1.0, 0.0], [7, 3])[:, None]}, freeze="weights")
+    over = Bayes({"components": Beta(2.0, 3.0)})(
+        coin, {"x": np.repeat([1.0, 0.0], [7, 3])[:, None]}, freeze="weights"
+    )
     assert over.spaces == {"components.probs": Interval(0, 1, 1, 1)}
     draws = sample(over, 8000, method=Langevin(), key=0, thin=5)
     truth = scipy.stats.beta(9, 6)
@@ -158,7 +186,9 @@ def test_a_prior_that_does_not_fit_is_refused():
     cases = {
         r"prior of 'weights'.*another support.*sum to 1.*by name": Normal(0.0, 1.0),
         r"prior of 'components.means'.*another support.*real": {"components.means": HalfNormal(1.0)},
-        r"prior of 'components.means'.*shape \(3,\).*\(2, 2\)": {"components.means": Normal(jnp.zeros(3), 1.0)},
+        r"prior of 'components.means'.*shape \(3,\).*\(2, 2\)": {
+            "components.means": Normal(jnp.zeros(3), 1.0)
+        },
         r"the name 'mean'.*weights, components.means": {"mean": Normal(0.0, 1.0)},
         r"prior.*NumPyro distributions": {"weights": 1.0},
         r"prior of 'components.covariance.variance'.*support": {"components.covariance": Normal(0.0, 1.0)},
@@ -169,14 +199,18 @@ def test_a_prior_that_does_not_fit_is_refused():
 
 
 def test_losses_and_data_that_do_not_fit_are_refused():
-    with pytest.raises(Unsuitable, match="function of the rows.*ContrastiveDivergence|ContrastiveDivergence.*draws"):
+    with pytest.raises(
+        Unsuitable, match=r"function of the rows.*ContrastiveDivergence|ContrastiveDivergence.*draws"
+    ):
         Bayes(loss=ContrastiveDivergence())(mixture(), {"x": X})
-    with pytest.raises(Unsuitable, match="ScoreMatching draws random numbers"):
-        Bayes(loss=ScoreMatching(Denoising(0.1)))(Gaussians(jnp.zeros((1, 2)), jnp.eye(2)[None]).given(z=0), {"x": X})
-    with pytest.raises(BadInput, match="rows of shape"):
+    with pytest.raises(Unsuitable, match=r"ScoreMatching draws random numbers"):
+        Bayes(loss=ScoreMatching(Denoising(0.1)))(
+            Gaussians(jnp.zeros((1, 2)), jnp.eye(2)[None]).given(z=0), {"x": X}
+        )
+    with pytest.raises(BadInput, match=r"rows of shape"):
         Bayes()(mixture(), {"x": X[:, :1]})
-    with pytest.raises(BadInput, match="beta"):
+    with pytest.raises(BadInput, match=r"beta"):
         Bayes(beta=-1.0)
-    with pytest.raises(BadInput, match="loss.*an objective"):
+    with pytest.raises(BadInput, match=r"loss.*an objective"):
         Bayes(loss=NegativeLogLikelihood)
     assert isinstance(Bayes()(line(), {"x": X, "y": Y}), ParameterEnergy)

@@ -11,8 +11,19 @@ import pytest
 from numpyro.distributions import constraints
 from numpyro.infer.util import log_density
 
-from energax import Binary, Categorical, Count, Interval, Positive, PositiveDefinite, Real, Simplex, from_numpyro
-from energax import posterior, sample
+from energax import (
+    Binary,
+    Categorical,
+    Count,
+    Interval,
+    Positive,
+    PositiveDefinite,
+    Real,
+    Simplex,
+    from_numpyro,
+    posterior,
+    sample,
+)
 from energax.errors import BadInput, Unsuitable
 from energax.infer import Laplace
 from energax.samplers import Langevin

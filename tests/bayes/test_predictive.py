@@ -12,7 +12,16 @@ from numpyro.distributions import Beta, Normal
 
 from energax import Bayes, Mixture, log_prob, nn, posterior, predictive
 from energax.bayes import bagging, deep_ensemble
-from energax.energies import RBM, Bernoullis, Diagonal, Gaussian, Gaussians, Linear, LinearModel, NeuralRegressor
+from energax.energies import (
+    RBM,
+    Bernoullis,
+    Diagonal,
+    Gaussian,
+    Gaussians,
+    Linear,
+    LinearModel,
+    NeuralRegressor,
+)
 from energax.errors import BadInput, Unsuitable
 from energax.infer import Laplace
 from energax.learn import EM, CrossEntropy, Descent, NegativeLogLikelihood
@@ -128,7 +137,9 @@ def test_bagging_has_the_bootstrap_variance_of_a_mean():
 
 def test_an_ensemble_predicts_better_than_its_members_on_average():
     """Jensen's inequality: log of the mean of p is at least the mean of log p, here by a margin."""
-    network = NeuralRegressor(nn.mlp(2, "scalar", key=jax.random.key(0), width=8), 2, likelihood=Gaussian(1.0))
+    network = NeuralRegressor(
+        nn.mlp(2, "scalar", key=jax.random.key(0), width=8), 2, likelihood=Gaussian(1.0)
+    )
     over = Bayes()(network, {"x": X, "y": Y})
     draws = deep_ensemble(over, Descent(NegativeLogLikelihood(), optax.adam(0.05)), 3, key=0, epochs=200)
     assert np.ptp(draws["network.layers.0.weight"], axis=0).min() > 0
@@ -142,16 +153,20 @@ def test_an_ensemble_predicts_better_than_its_members_on_average():
 
 def test_what_it_cannot_do_is_refused(regression):
     energy = regression.energy
-    with pytest.raises(BadInput, match="no draws of.*bias"):
+    with pytest.raises(BadInput, match=r"no draws of.*bias"):
         predictive(energy, {"weight": np.zeros((3, 2))})
     with pytest.raises(BadInput, match=r"\(n, \*\(2,\)\)"):
         predictive(energy, {"weight": np.zeros((3, 4)), "bias": np.zeros(3)})
-    with pytest.raises(BadInput, match="finite variable.*moments"):
+    with pytest.raises(BadInput, match=r"finite variable.*moments"):
         regression.probabilities("y", {"x": NEW})
-    with pytest.raises(BadInput, match="one of"):
+    with pytest.raises(BadInput, match=r"one of"):
         regression.moments("w", {"x": NEW})
-    with pytest.raises(Unsuitable, match="no distribution of 'x'"):
+    with pytest.raises(Unsuitable, match=r"no distribution of 'x'"):
         regression.moments("x", {"y": [0.0]})
-    large = Bayes(loss=CrossEntropy(target="z"))(RBM.random(30, 2, key=0), {"x": (X[:, :1] > 0) * np.ones(30), "z": np.zeros((30, 2))})
-    with pytest.raises(Unsuitable, match="exact draws"):
-        predictive(large, {k: np.asarray(v)[None] for k, v in large.starting_point().items()}).replicate(key=0)
+    large = Bayes(loss=CrossEntropy(target="z"))(
+        RBM.random(30, 2, key=0), {"x": (X[:, :1] > 0) * np.ones(30), "z": np.zeros((30, 2))}
+    )
+    with pytest.raises(Unsuitable, match=r"exact draws"):
+        predictive(large, {k: np.asarray(v)[None] for k, v in large.starting_point().items()}).replicate(
+            key=0
+        )

@@ -98,10 +98,10 @@ def test_a_minibatch_energy_is_unbiased(over_theta):
 
 
 def test_what_it_does_not_support_is_refused(over_theta):
-    with pytest.raises(Unsuitable, match="needs real variables.*Gibbs"):
+    with pytest.raises(Unsuitable, match=r"needs real variables.*Gibbs"):
         SGLD(0.1).check(RBM.random(2, 2, key=0))
-    with pytest.raises(Unsuitable, match="subsample.*Langevin"):
+    with pytest.raises(Unsuitable, match=r"subsample.*Langevin"):
         SGLD(0.1, 10).check(Parabola(jnp.array(1.0)))
     for bad in ({"step_size": 0.0}, {"step_size": 0.1, "batch_size": 0}, {"step_size": 0.1, "decay": 2.0}):
-        with pytest.raises(BadInput, match="expected"):
+        with pytest.raises(BadInput, match=r"expected"):
             SGLD(**bad)

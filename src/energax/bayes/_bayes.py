@@ -91,7 +91,7 @@ class Bayes(eqx.Module):
             names = _trainable_names(energy, trainable)
             loss = NegativeLogLikelihood() if self.loss is None else self.loss
             loss.check(energy, rows)
-            dtype = jnp.result_type(*[p for p in jax.tree.leaves(eqx.filter(energy, trainable))])
+            dtype = jnp.result_type(*jax.tree.leaves(eqx.filter(energy, trainable)))
             rows = jax.tree.map(lambda a: _cast(asarray(a), dtype), rows)
             prior = _priors(self.prior, parameters_of(energy, names), dtype)
             # A copy of its own: the energy of θ then compares and caches as a new object.

@@ -90,7 +90,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> NumPyr
     >>> energy = from_numpyro(model, jnp.array([0.5, 1.5]))
     >>> energy.spaces
     {'mean': Real(), 'scale': Positive()}
-    >>> energy(mean=jnp.array(1.0), scale=jnp.array(1.0))               # 2 log 2π + 3/2 − log 2 + ¾ − ½ …
+    >>> energy(mean=jnp.array(1.0), scale=jnp.array(1.0))               # 2 log 2π + 5/4 − log 2
     Array(4.2326074, dtype=float32)
     """
     if not callable(model):

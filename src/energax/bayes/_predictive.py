@@ -37,8 +37,8 @@ class PredictiveCheck:
     Attributes:
         observed: the statistic of the data.
         replicated: the statistic of every replicated data set, (n, …).
-        p_value: the share of replicated statistics above the observed one, ties counted half. Values near 0 or
-            1 say that the model does not produce what the statistic measures.
+        p_value: the share of replicated statistics above the observed one, ties counted half. Values near 0
+            or 1 say that the model does not produce what the statistic measures.
     """
 
     observed: np.ndarray
@@ -86,9 +86,9 @@ class Predictive:
                 "draws", f"{name!r} of shape {self.theta[name].shape}", f"(n, *{energy.spaces[name].shape})"
             )
         self.n = len(next(iter(self.theta.values())))
-        correlated = isinstance(draws, Draws) and not draws.exact
+        ess = draws.ess if isinstance(draws, Draws) and not draws.exact else []
         #: The number of independent draws that are worth as much.
-        self.n_effective = float(np.nanmin([self.n, *draws.ess])) if correlated else float(self.n)  # type: ignore[attr-defined]
+        self.n_effective = float(np.nanmin([self.n, *ess]))
 
     def __repr__(self) -> str:
         return f"Predictive({type(self.energy.model).__name__}, {self.n} draws of {', '.join(self.theta)})"
@@ -138,8 +138,8 @@ class Predictive:
             key: an int or a JAX key.
             n: replicated data sets; None for one of every draw of θ.
 
-        Rubin (1984), Bayesianly justifiable and relevant frequency calculations; Gelman, Meng and Stern (1996),
-        Posterior predictive assessment of model fitness via realized discrepancies.
+        Rubin (1984), Bayesianly justifiable and relevant frequency calculations; Gelman, Meng and Stern
+        (1996), Posterior predictive assessment of model fitness via realized discrepancies.
         """
         drawn = self.replicate(key=key, n=n)
         number = len(next(iter(drawn.values())))
@@ -218,8 +218,8 @@ def _average(energy: ParameterEnergy, predicted: Predictive, function: Any, name
     if not supports_call(lambda: function(energy.model, rows, name)):
         known = sorted(set(energy.model.spaces) - {name})
         raise Unsuitable(
-            f"Predictive: {type(energy.model).__name__} has no distribution of {name!r} given {sorted(row)} in "
-            f"closed form. Give values of others among {known}, or use replicate."
+            f"Predictive: {type(energy.model).__name__} has no distribution of {name!r} given {sorted(row)} "
+            f"in closed form. Give values of others among {known}, or use replicate."
         )
     found = _over_draws(energy, function, _theta(predicted), rows, name)
     first = np.asarray(found[0])
@@ -251,8 +251,8 @@ def _replicate(energy: ParameterEnergy, predicted: Predictive, n: int, key: Any)
     row = jax.tree.map(lambda a: a[0], inputs)
     if not supports_call(lambda: energy.model.draw(jax.random.key(0), **row)):
         raise Unsuitable(
-            f"Predictive.replicate needs exact draws, and {type(energy.model).__name__} has neither `draw` nor "
-            "few enough values to enumerate. Draw with sample(energy.at(theta), …) instead."
+            f"Predictive.replicate needs exact draws, and {type(energy.model).__name__} has neither `draw` "
+            "nor few enough values to enumerate. Draw with sample(energy.at(theta), …) instead."
         )
     choose_key, key = jax.random.split(key)
     # Every draw of θ about equally often.

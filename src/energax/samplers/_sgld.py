@@ -22,8 +22,9 @@ _START_SPREAD = 0.1
 class StochasticGradient(Sampler):
     """The base class of samplers that follow the gradient of random minibatches.
 
-    u is in ℝⁿ, and x = b(u) for the bijection b of its space. The gradient is that of `energy.subsample`, or of
-    the energy itself without a batch size. Chains start near the `starting_point` of the energy, if it has one.
+    u is in ℝⁿ, and x = b(u) for the bijection b of its space. The gradient is that of `energy.subsample`, or
+    of the energy itself without a batch size. Chains start near the `starting_point` of the energy, if it has
+    one.
 
     Args:
         step_size: ε, the step of the first move.
@@ -119,9 +120,9 @@ class StochasticGradient(Sampler):
 class SGLD(StochasticGradient):
     """Stochastic gradient Langevin dynamics: u ← u − ε ∇ê(u) + √(2ε) ξ, ξ ~ N(0, I).
 
-    ê is the energy of a random minibatch, n / m times that of its m rows plus the prior. The bias of the draws
-    is of the order of ε: it is that of the step, and of the noise of the minibatch, whose variance is ε² times
-    that of the gradient. A chain needs about 1 / (ε · curvature) moves to forget where it was.
+    ê is the energy of a random minibatch, n / m times that of its m rows plus the prior. The bias of the
+    draws is of the order of ε: it is that of the step, and of the noise of the minibatch, whose variance is
+    ε² times that of the gradient. A chain needs about 1 / (ε · curvature) moves to forget where it was.
 
     Args:
         step_size: ε; below the inverse of the largest curvature of the energy.
@@ -129,8 +130,9 @@ class SGLD(StochasticGradient):
         decay, delay: the step of move t is ε (1 + t / delay)^−decay.
         first_move: t of the first move.
 
-    Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics; Vollmer, Zygalakis and
-    Teh (2016), Exploration of the (non-)asymptotic bias and variance of stochastic gradient Langevin dynamics.
+    Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics; Vollmer, Zygalakis
+    and Teh (2016), Exploration of the (non-)asymptotic bias and variance of stochastic gradient Langevin
+    dynamics.
 
     >>> from energax.energies import NeuralEnergy
     >>> from energax.infer import sample

@@ -37,27 +37,28 @@ GOOD_PARETO_K = 0.7
 
 
 class VariationalGaussian(Method):
-    """p(hidden | given) as the Gaussian q of highest ELBO = E_q[−E(u)] + H(q), a lower bound of log ∫ exp(−E).
+    """p(hidden | given) as the Gaussian q of highest ELBO = E_q[−E(u)] + H(q) ≤ log ∫ exp(−E).
 
     x = b(u) for the bijection b of the space, and E(u) = e(b(u)) − log|∂b/∂u|. The expectation is a mean over
-    draws u = μ + Rz that are fixed: z has mean 0 and, with enough draws, covariance I exactly. The ELBO is then
-    an ordinary function of μ and R, which L-BFGS maximises until its gradient vanishes, and results repeat. A
-    quadratic E is solved exactly. The bound and the Pareto k̂ of the weights p/q come from other draws; above
-    0.7 the posterior warns that q is too far from it.
+    draws u = μ + Rz that are fixed: z has mean 0 and, with enough draws, covariance I exactly. The ELBO is
+    then an ordinary function of μ and R, which L-BFGS maximises until its gradient vanishes, and results
+    repeat. A quadratic E is solved exactly. The bound and the Pareto k̂ of the weights p/q come from other
+    draws; above 0.7 the posterior warns that q is too far from it.
 
     Args:
-        family: "mean-field", independent coordinates; "full-rank", any covariance, for up to 512 coordinates; or
-            a flow, an Equinox module with `sample(key)`, a vector u, and `log_prob(u)`, whose arrays are trained
-            by Adam.
+        family: "mean-field", independent coordinates; "full-rank", any covariance, for up to 512 coordinates;
+            or a flow, an Equinox module with `sample(key)`, a vector u, and `log_prob(u)`, whose arrays are
+            trained by Adam.
         n_samples: draws of z; "full-rank" takes at least four for every coordinate. Of a flow, at each step.
-        tol: L-BFGS stops if no coordinate of the gradient is larger, in units of the standard deviations of q.
+        tol: L-BFGS stops if no coordinate of the gradient is larger, in units of the standard deviations of
+            q.
         max_iter: the largest number of iterations, or the steps of Adam for a flow.
         learning_rate: of Adam, at the start of a cosine decay.
         seed: the key of all draws.
 
     Giordano, Ingram and Broderick (2024), Black box variational inference with a deterministic objective;
-    Kucukelbir et al. (2017), Automatic differentiation variational inference; Yao, Vehtari, Simpson and Gelman
-    (2018), Yes, but did it work?
+    Kucukelbir et al. (2017), Automatic differentiation variational inference; Yao, Vehtari, Simpson and
+    Gelman (2018), Yes, but did it work?
 
     >>> from energax.energies import NeuralEnergy
     >>> from energax.infer import posterior
@@ -122,8 +123,8 @@ class VariationalGaussian(Method):
         found = map_rows(function, query.given, query.n, *arguments, numbers_per_row=width)
         if not found["converged"].all():
             warnings.warn(
-                f"VariationalGaussian: the bound of {int((~found['converged']).sum())} of {query.n} rows did not "
-                f"reach its maximum in {self.max_iter} iterations. Raise max_iter or n_samples.",
+                f"VariationalGaussian: the bound of {int((~found['converged']).sum())} of {query.n} rows "
+                f"did not reach its maximum in {self.max_iter} iterations. Raise max_iter or n_samples.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -177,7 +178,8 @@ class _Diagnosed(UnconstrainedPosterior):
         k = float(np.max(self.pareto_k))
         if k <= GOOD_PARETO_K:
             return ""
-        return f"Pareto k-hat is {k:.2f}, above {GOOD_PARETO_K}, so that q is far from the posterior; use a sampler"
+        reason = f"Pareto k-hat is {k:.2f}, above {GOOD_PARETO_K}"
+        return f"{reason}, so that q is far from the posterior; use a sampler"
 
     @property
     def elbo(self) -> Estimate:

@@ -26,12 +26,12 @@ def flatten_energy(
 ) -> tuple[Callable[[Any], Any], Callable[[Any], dict[str, Any]], Any]:
     """Return (E, complete, start) for one row: E(u) = e(b(u)) − log|∂b/∂u| of a flat vector u, (D,).
 
-    `complete(u)` is the example with the variables `names` at u. `start` is the `starting_point` of the energy,
-    if it has one, else 0.
+    `complete(u)` is the example with the variables `names` at u. `start` is the `starting_point` of the
+    energy, if it has one, else 0.
     """
     spaces = energy.spaces
     if energy.knows("starting_point"):
-        values = energy.starting_point()
+        values = energy.starting_point()  # type: ignore[attr-defined]
         parts = tuple(spaces[n].bijection.inv(values[n]) for n in names)
     else:
         parts = tuple(start_in(spaces[n], None) for n in names)
