@@ -26,6 +26,7 @@ LAYERS = (
     ("samplers",),
     ("infer",),
     ("learn",),
+    ("bayes",),
     ("nn",),
     ("energies",),
     ("saving",),

@@ -12,6 +12,9 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .batch import Batch as Batch
+    from .bayes import Bayes as Bayes
+    from .bayes import from_numpyro as from_numpyro
+    from .bayes import predictive as predictive
     from .energy import Energy as Energy
     from .errors import BadFile as BadFile
     from .errors import BadInput as BadInput
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "batch": ("Batch",),
+    "bayes": ("Bayes", "from_numpyro", "predictive"),
     "mixture": ("Mixture",),
     "energy": ("Energy",),
     "errors": (
@@ -84,6 +88,7 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 _ROOMS = (
+    "bayes",
     "catalog",
     "conjugate",
     "data",

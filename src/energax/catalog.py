@@ -161,6 +161,7 @@ CATALOG: tuple[Row, ...] = (
     Row("infer", "ConditionalGaussian", "inference", "exact inference in networks with linear-Gaussian nodes", "a BayesianNetwork with real nodes", "finite and real", "Lauritzen (1992)"),
     Row("infer", "LBFGS", "inference", "the minimum of the energy over real variables, by gradients", "a gradient", "real", "Liu and Nocedal (1989)"),
     Row("infer", "Laplace", "inference", "the Gaussian with the mode and the curvature of the posterior", "two derivatives", "real", "Laplace (1774); Tierney and Kadane (1986)"),
+    Row("infer", "VariationalGaussian", "inference", "the Gaussian of highest ELBO in unconstrained coordinates, or a flow", "a gradient", "real", "Kucukelbir et al. (2017); Giordano, Ingram and Broderick (2024)"),
     Row("infer", "Importance", "inference", "log p(x) and log Z by weighted draws", "a proposal", "any", "Kahn and Marshall (1953)"),
     Row("infer", "Rejection", "inference", "independent draws by proposals under an envelope", "a proposal", "any", "von Neumann (1951)"),
     Row("infer", "InverseTransform", "inference", "draws and log Z of one number by its distribution function", "`__call__` or `conditional`", "one number", "Devroye (1986); Fritsch and Carlson (1980)"),
@@ -179,6 +180,8 @@ CATALOG: tuple[Row, ...] = (
     Row("samplers", "EllipticalSlice", "sampler", "draws on ellipses through a draw of a Gaussian prior", "a Gaussian prior", "real", "Murray, Adams and MacKay (2010)"),
     Row("samplers", "Compound", "sampler", "a sampler for each group of variables, in turn", "samplers of its groups", "any", "Tierney (1994)"),
     Row("samplers", "ParallelTempering", "sampler", "replicas at higher temperatures that exchange states", "a sampler", "those of the sampler", "Geyer (1991); Syed et al. (2022)"),
+    Row("samplers", "SGLD", "sampler", "gradient steps with noise on minibatches, without rejection", "a gradient; minibatches of a Bayes energy", "real", "Welling and Teh (2011)"),
+    Row("samplers", "SGHMC", "sampler", "SGLD with a momentum and friction", "a gradient; minibatches of a Bayes energy", "real", "Chen, Fox and Guestrin (2014)"),
     # options of energies
     Row("energies", "Full", "option", "one covariance matrix per component", "", "Real(d)", ""),
     Row("energies", "Tied", "option", "one covariance matrix for all components", "", "Real(d)", ""),
@@ -197,6 +200,8 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "AddK", "option", "add k to every count; k = 0 is maximum likelihood", "", "words", "Lidstone (1920)"),
     Row("energies", "Katz", "option", "discount rare counts and back off to shorter contexts", "", "words", "Katz (1987)"),
     Row("energies", "KneserNey", "option", "absolute discounting with continuation counts", "", "words", "Chen and Goodman (1999)"),
+    # posteriors over parameters
+    Row("bayes", "Bayes", "option", "turns an energy and data into an energy over its parameters", "a prior", "real parameters", "Bissiri, Holmes and Walker (2016)"),
     # kernels
     Row("kernels", "RBF", "option", "exp(−½ ‖(x − y) / ℓ‖²), with one length scale or one per column", "", "Real(d)", ""),
     Row("kernels", "Matern", "option", "the Matérn kernel with ν = ½, 3/2 or 5/2", "", "Real(d)", "Matérn (1960)"),
@@ -241,8 +246,13 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "LinearGaussianChain", "estimator", "a linear-Gaussian state-space model: filter, smooth, forecast", "", "X real sequences, NaN allowed", "Kalman (1960); Shumway and Stoffer (1982)"),
     Row("estimators", "NGramModel", "estimator", "a language model of words or characters with smoothed counts", "", "X texts", "Chen and Goodman (1999)"),
     # base classes and results
+    Row("bayes", "ParameterEnergy", "result", "−log p(θ) + β Σ loss(θ), an energy over the parameters of a model"),
+    Row("bayes", "Predictive", "result", "a model averaged over draws of its parameters"),
+    Row("bayes", "PredictiveCheck", "result", "a statistic of the data and of replicated data"),
+    Row("bayes", "NumPyroEnergy", "result", "−log p(latent, observed) of a NumPyro model"),
     Row("learn", "Objective", "base", "a scalar whose gradient in θ is the update of a learning principle"),
     Row("infer", "Method", "base", "one way to answer queries of an energy"),
+    Row("samplers", "StochasticGradient", "base", "samplers that follow the gradient of random minibatches"),
     Row("samplers", "Sampler", "base", "a Markov kernel of one chain"),
     Row("kernels", "Kernel", "base", "a positive semi-definite function of two points"),
     Row("energies", "Covariance", "base", "the covariances of k normal densities"),

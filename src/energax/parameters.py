@@ -55,7 +55,10 @@ def _entry_name(entry: Any) -> Any:
 
 def _child(node: Any, entry: Any) -> Any:
     name = _entry_name(entry)
-    return getattr(node, name) if hasattr(entry, "name") else node[name]
+    if hasattr(entry, "name"):
+        return getattr(node, name)
+    # Other trees, such as distributions of NumPyro, number their leaves and have no items.
+    return node[name] if hasattr(node, "__getitem__") else None
 
 
 # -- trainable and frozen leaves -----------------------------------------------------------------------

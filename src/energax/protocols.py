@@ -77,6 +77,22 @@ class Multiply(Protocol):
         """
 
 
+class StartingPoint(Protocol):
+    def starting_point(self) -> dict[str, Any]:
+        """Values of all variables from which a search may start.
+
+        Used by: `Laplace`, `VariationalGaussian`, `SGLD`, `SGHMC`.
+        """
+
+
+class Subsample(Protocol):
+    def subsample(self, key: Any, n: int) -> Any:
+        """The energy of a random minibatch of `n` rows, with the mean of the energy of all rows.
+
+        Used by: `SGLD`, `SGHMC`.
+        """
+
+
 class RelaxedEnergy(Protocol):
     def relaxed_energy(self, **values: Any) -> Any:
         """The energy at soft one-hot vectors of a categorical variable. Used by: `learn.GumbelSoftmax`."""

@@ -17,7 +17,7 @@ import numpy as np
 from quick import evaluate
 
 import energax
-from energax import Mixture, energies, estimators, infer, kernels, learn, nn, samplers
+from energax import Mixture, bayes, energies, estimators, infer, kernels, learn, nn, samplers
 from energax.catalog import Row
 from energax.errors import EnergaxError
 from energax.parameters import trainable_leaves
@@ -281,6 +281,14 @@ INFERENCES = {
         _posterior,
         r"Laplace needs real hidden variables, but \['z'\] are not.*Use Exact\(\)",
     ),
+    "VariationalGaussian": InferenceExample(
+        "NeuralEnergy",
+        lambda: infer.VariationalGaussian("full-rank"),
+        lambda e, d, m: energax.posterior(e, {}, m).mean["x"],
+        "RBM",
+        _posterior,
+        r"VariationalGaussian needs real hidden variables, but \['z'\] are not.*Use Exact\(\)",
+    ),
     "Importance": InferenceExample(
         "Decoder",
         lambda: infer.Importance(n_samples=20),
@@ -355,6 +363,8 @@ SAMPLERS = {
     "Compound": ("RBM", lambda: samplers.Compound({"x": samplers.Gibbs(), "z": samplers.RandomWalk()})),
     "ParallelTempering": ("RBM", lambda: samplers.ParallelTempering(samplers.Gibbs(), n_temperatures=3)),
     "Langevin": ("NeuralEnergy", lambda: samplers.Langevin(step_size=0.05)),
+    "SGLD": ("NeuralEnergy", lambda: samplers.SGLD(0.05, decay=0.3)),
+    "SGHMC": ("NeuralEnergy", lambda: samplers.SGHMC(0.05)),
 }
 OPTIONS = {
     "learn.Exact": learn.Exact,
@@ -388,6 +398,7 @@ OPTIONS = {
     "energies.LinearGaussian": lambda: energies.LinearGaussian("x", ("y",), _float32([0.5])),
     "energies.Katz": energies.Katz,
     "energies.KneserNey": energies.KneserNey,
+    "bayes.Bayes": lambda: bayes.Bayes(beta=0.5, loss=learn.CrossEntropy()),
     "kernels.RBF": lambda: kernels.RBF([0.5, 2.0]),
     "kernels.Matern": lambda: kernels.Matern(0.5, nu=2.5),
     "kernels.RationalQuadratic": kernels.RationalQuadratic,

@@ -1,6 +1,7 @@
 """The training loop: batches, restarts, stopping rules, checkpoints, devices."""
 
 from ._batching import ValidatedRows as ValidatedRows
+from ._batching import check_rows as check_rows
 from ._checkpoint import Checkpoint as Checkpoint
 from ._learner import Learner as Learner
 from ._learner import check_setting as check_setting

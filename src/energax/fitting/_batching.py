@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -89,6 +90,16 @@ def fill_zero_weight_rows(data: Any, weight: np.ndarray) -> Any:
     row = np.arange(len(weight))
     row[unused] = first
     return jax.tree.map(lambda a: a[row], data)
+
+
+def check_rows(
+    energy: Energy, data: Any, weights: Any = None, argument: str = "data"
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Return rows and weights, checked against the spaces of the energy; weights are ones if None."""
+    rows = check_data(energy, data, argument)
+    arrays = (rows, eqx.filter(energy, eqx.is_inexact_array))
+    weight = check_weights(weights, number_of_rows(rows), real_dtype(arrays))
+    return fill_zero_weight_rows(rows, weight), weight
 
 
 def pad_to_multiple(data: Any, weight: np.ndarray, multiple: int) -> tuple[Any, np.ndarray]:

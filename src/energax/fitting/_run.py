@@ -16,7 +16,7 @@ from ..batch import Batch
 from ..errors import BadInput, Unsuitable
 from ..parameters import check_parameters, trainable_leaves
 from . import _epochs
-from ._batching import ValidatedRows, check_data, check_weights, fill_zero_weight_rows, real_dtype
+from ._batching import ValidatedRows, check_data, check_rows
 from ._checkpoint import as_checkpoint
 from ._result import Fit, best_fit, sum_terms
 from ._static_functions import hash_functions, unwrap_functions
@@ -43,10 +43,7 @@ class Run:
         """Return validated rows and weights."""
         if isinstance(data, ValidatedRows):
             return data.data, data.weight
-        data = check_data(self.energy, data, argument)
-        arrays = (data, eqx.filter(self.energy, eqx.is_inexact_array))
-        weight = check_weights(weights, number_of_rows(data), real_dtype(arrays))
-        return fill_zero_weight_rows(data, weight), weight
+        return check_rows(self.energy, data, weights, argument)
 
     def check_validation(self, validation: Any, data: Any, dtype: Any) -> Batch | None:
         """Return given validation rows as a batch; they must have the variables of the data."""

@@ -19,6 +19,7 @@ from ._expectation import Reparameterised as Reparameterised
 from ._expectation import ScoreFunction as ScoreFunction
 from ._expectation import StraightThrough as StraightThrough
 from ._likelihood import NegativeLogLikelihood as NegativeLogLikelihood
+from ._likelihood import row_losses as row_losses
 from ._newton import Newton as Newton
 from ._noise import Dropout as Dropout
 from ._noise import InputNoise as InputNoise

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 
-from ..energy import free_energy, row_free_energies
+from ..batch import Batch
+from ..energy import Energy, free_energy, row_free_energies
 from ..errors import Unsuitable
 from ..spaces import Real
 from ._objective import Objective
@@ -64,7 +66,24 @@ class NegativeLogLikelihood(Objective):
         return terms, carry
 
     def _log_partition(self, energy, batch):
-        if not energy.inputs:
-            return energy.log_partition()
-        inputs = batch.map(lambda **row: free_energy(energy, {k: row[k] for k in energy.inputs}))
-        return -batch.mean(inputs)
+        log_z = _row_log_partitions(energy, batch)
+        return log_z if not log_z.ndim else batch.mean(log_z)
+
+
+def row_losses(energy: Energy, batch: Batch) -> Any:
+    """−log p of every row, F(row) + log Z, (n,): of the other variables given the inputs, if there are any.
+
+    >>> import jax.numpy as jnp
+    >>> from energax.energies import RBM
+    >>> coins = RBM(jnp.zeros((2, 1)), jnp.zeros(2), jnp.zeros(1))
+    >>> row_losses(coins, Batch({"x": jnp.ones((1, 2))}, jnp.ones(1)))              # 2 log 2
+    Array([1.3862944], dtype=float32)
+    """
+    return row_free_energies(energy, batch.data) + _row_log_partitions(energy, batch)
+
+
+def _row_log_partitions(energy: Energy, batch: Batch) -> Any:
+    """log Z, one number; for an energy with inputs, log Z of every row given its inputs."""
+    if not energy.inputs:
+        return jnp.asarray(energy.log_partition())
+    return -batch.map(lambda **row: free_energy(energy, {k: row[k] for k in energy.inputs}))

@@ -105,7 +105,7 @@ class PositiveDefinite(Space):
         super().__init__(*(() if d is None else (d, d)))
 
     def _arguments(self):
-        return self.shape[:1]
+        return self.shape if self.ndim > 2 else self.shape[:1]
 
     @property
     def constraint(self):

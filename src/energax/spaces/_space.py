@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -45,6 +46,17 @@ class Space:
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._arguments()))
+
+    def with_shape(self, *shape: int) -> Space:
+        """This space for values of another shape: a stack of them, as a parameter may be.
+
+        >>> from energax import Positive, Simplex
+        >>> Positive().with_shape(2, 3), Simplex().with_shape(4, 3).bijection.inverse_shape((4, 3))
+        (Positive(2, 3), (4, 2))
+        """
+        other = copy.copy(self)
+        other.shape = tuple(int(s) for s in shape)
+        return other
 
     @property
     def size(self) -> int:

@@ -10,24 +10,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from ...algorithms.optimise.lbfgs import minimise
 from ...energy import checked_energy
 from ...errors import ConvergenceWarning
 from ...estimate import Estimate
-from ...samplers import Draws
 from .._map_rows import map_rows
 from .._method import Cost, Method, Minimum
-from .._optimise.lbfgs import start_in
-from .._posterior import Posterior, check_single_variable
 from .._query import Query
+from .unconstrained import GaussianPosterior, flatten_energy, n_coordinates, unsupported_space
 
 _MOST_COORDINATES = 4096
 #: The most Newton steps after L-BFGS; near the mode each doubles the number of correct digits.
 _NEWTON_STEPS = 30
-#: Draws for the means of constrained variables, which are no function of the mode.
-_MEAN_DRAWS = 2000
 
 
 class Laplace(Method):
@@ -60,19 +55,14 @@ class Laplace(Method):
     priority = 50
 
     def unsupported_reason(self, task, query):
-        if query.partially_observed:
-            return f"does not integrate out missing coordinates of {list(query.partially_observed)}"
-        discrete = [name for name, space in query.hidden.items() if not space.is_real]
-        if discrete:
-            return f"needs real hidden variables, but {discrete} are not"
+        reason = unsupported_space(query)
+        if reason is not None:
+            return reason
         if not query.hidden and task not in ("log_prob", "log_partition"):
             return "needs a hidden variable"
         if task == "log_prob" and not query.energy.inputs and not query.energy.knows("log_partition"):
             return f"needs log Z, which {type(query.energy).__name__} does not have in closed form"
-        unsized = [name for name, space in query.hidden.items() if not space.shape and space.ndim]
-        if unsized:
-            return f"needs the length of {unsized}. Set `length` of the energy"
-        size = sum(max(1, space.size) for space in query.hidden.values())
+        size = n_coordinates(query)
         if size > _MOST_COORDINATES:
             return f"has a Hessian of {size:,}² numbers, more than {_MOST_COORDINATES:,}²"
         return None
@@ -84,12 +74,12 @@ class Laplace(Method):
         return "estimate"
 
     def cost(self, task, query):
-        size = sum(max(1, space.size) for space in query.hidden.values())
+        size = n_coordinates(query)
         return Cost(evaluations=query.n * (self.max_iter + size), n_bytes=8 * query.n * size**2)
 
     def fit(self, query: Query) -> dict[str, np.ndarray]:
         """Return mode, Cholesky factor of H and log ∫ exp(−E) of every row; warn if there is no minimum."""
-        size = sum(max(1, space.size) for space in query.hidden.values())
+        size = n_coordinates(query)
         found = map_rows(
             _fit_row,
             query.given,
@@ -135,87 +125,22 @@ class Laplace(Method):
         return Estimate(self.fit(query)["log_integral"][0], kind="estimate", method=self.label)
 
 
-class LaplacePosterior(Posterior):
+class LaplacePosterior(GaussianPosterior):
     """p(hidden | given) as the Gaussian N(û, H⁻¹) in unconstrained coordinates."""
 
     method = "laplace"
-    kind = "estimate"
 
     def __init__(self, query: Query, found: dict[str, np.ndarray], key: Any = None):
-        super().__init__(query, key)
-        self._found = found
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """H⁻¹ in unconstrained coordinates, all hidden variables flattened and stacked in order, (D, D)."""
-        roots = np.linalg.inv(self._found["factor"])
-        return self._query.unbatch(np.swapaxes(roots, -1, -2) @ roots)
-
-    def _values(self, u: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the variables at flat unconstrained points (m, rows, D): (m, rows, *shape) by name."""
-        values, start = {}, 0
-        for name, space in self._query.hidden.items():
-            shape = space.bijection.inverse_shape(space.shape)
-            size = math.prod(shape)
-            part = u[..., start : start + size].reshape(*u.shape[:-1], *shape)
-            values[name] = part if space.is_unconstrained else np.asarray(space.bijection(part))
-            start += size
-        return values
-
-    def _draw_u(self, n: int, key: Any) -> np.ndarray:
-        mode = self._found["mode"]
-        noise = np.asarray(jax.random.normal(key, (n, *mode.shape), mode.dtype))
-        roots = np.linalg.inv(self._found["factor"])  # of L in LLᵀ = H, so that L⁻ᵀ is a root of H⁻¹
-        return mode + np.einsum("nji,mnj->mni", roots, noise)
-
-    def _draw(self, n, key):
-        values = self._values(self._draw_u(n, key))
-        values = {k: (v if self._query.batched else v[:, 0])[None] for k, v in values.items()}
-        return Draws(values, method=self.method, exact=True, caveat="of a Gaussian approximation")
-
-    def _compute_marginals(self):
-        return {}
-
-    def _compute_mean(self):
-        mode = {k: v[0] for k, v in self._values(self._found["mode"][None]).items()}
-        if all(space.is_unconstrained for space in self._query.hidden.values()):
-            return mode
-        draws = self._values(self._draw_u(_MEAN_DRAWS, jax.random.key(0)))
-        free = {k for k, space in self._query.hidden.items() if space.is_unconstrained}
-        return {k: mode[k] if k in free else draws[k].mean(0) for k in mode}
-
-    def _compute_mode(self):
-        return {k: v[0] for k, v in self._values(self._found["mode"][None]).items()}
-
-    def _compute_joint(self, names):
-        check_single_variable(names, "")
+        # LLᵀ = H, so that L⁻ᵀ is a root of H⁻¹.
+        super().__init__(query, found["mode"], np.swapaxes(np.linalg.inv(found["factor"]), -1, -2), key)
 
     def _compute_log_evidence(self):
-        given = {k: v for k, v in self._query.given.items() if k in self._query.energy.inputs}
-        from .._functions import log_prob
-
-        data = {k: v for k, v in self._query.given.items() if k not in given}
-        estimate = log_prob(self._query.energy, data, Laplace(), given=given or None)
-        return estimate if self._query.batched else estimate[0]
+        return self._log_evidence_by(Laplace())
 
 
 def _fit_row(row, key, energy, method, names):
     """Mode, factor of the Hessian, log-integral and energy of one row."""
-    spaces = energy.spaces
-    # A tuple keeps the order of the names; a dict would sort them.
-    flat, unravel = ravel_pytree(tuple(start_in(spaces[n], None) for n in names))
-
-    def complete(u):
-        return {**row, **{n: spaces[n].bijection(v) for n, v in zip(names, unravel(u), strict=True)}}
-
-    def objective(u):
-        value = checked_energy(energy, complete(u))
-        for n, v in zip(names, unravel(u), strict=True):
-            if not spaces[n].is_unconstrained:
-                bijection = spaces[n].bijection
-                value = value - bijection.log_abs_det_jacobian(v, bijection(v)).sum()
-        return value
-
+    objective, complete, flat = flatten_energy(energy, row, names)
     settings = {"tol": method.tol, "max_iter": method.max_iter, "memory_size": method.memory_size}
     u, _, _ = minimise(objective, flat, **settings)
     eps = jnp.finfo(flat.dtype).eps
