@@ -32,6 +32,7 @@ from energax.learn import (
     PseudoLikelihood,
     ScoreFunction,
 )
+from energax.learn._variational import energies_of_draws
 from energax.nn import BernoulliEncoder, CategoricalEncoder
 from energax.spaces import Binary, Categorical
 
@@ -118,7 +119,9 @@ def test_relaxed_values_have_the_relaxed_log_probability(kind):
     """log q of a relaxed value is Σ s log p, and near temperature 0 it is that of a value."""
     energy, encoder = model(kind)
     q, row = encoder(x=jnp.asarray(X[0])), {"x": jnp.asarray(X[0])}
-    energies, log_q = evaluate(lambda: GumbelSoftmax(1e-4).draw(energy, "z", row, q, jax.random.key(1), 60))
+    cold = GumbelSoftmax(1e-4)
+    z, log_q = evaluate(lambda: cold.sample(q, jax.random.key(1), 60))
+    energies = evaluate(lambda: energies_of_draws(cold, energy, "z", row, z))
     values = energy.spaces["z"].values()
     table = np.asarray(evaluate(lambda: jax.vmap(lambda z: energy(x=row["x"], z=z))(values)))
     log_p = np.asarray(evaluate(lambda: jax.vmap(q.log_prob)(values)))

@@ -303,7 +303,7 @@ INFERENCES = {
         _sample,
         "NeuralEnergy",
         _sample,
-        r"Rejection cannot use the proposal Mixture.*Use Langevin\(\)",
+        r"Rejection cannot use the proposal Mixture.*Use NUTS\(\)",
     ),
     "InverseTransform": InferenceExample(
         "Mixture",
@@ -311,7 +311,7 @@ INFERENCES = {
         lambda e, d, m: energax.sample(e, 6, d, m, key=KEY)["z"].astype(np.float32),
         "NeuralEnergy",
         _sample,
-        r"InverseTransform needs one variable that is one number.*Use Langevin\(\)",
+        r"InverseTransform needs one variable that is one number.*Use NUTS\(\)",
     ),
     "GumbelMax": InferenceExample(
         "RBM",
@@ -319,7 +319,7 @@ INFERENCES = {
         _sample,
         "NeuralEnergy",
         _sample,
-        r"GumbelMax needs finite variables.*Use Langevin\(\)",
+        r"GumbelMax needs finite variables.*Use NUTS\(\)",
     ),
     "Ancestral": InferenceExample(
         "Mixture",

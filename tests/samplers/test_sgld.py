@@ -79,12 +79,21 @@ def test_the_variance_of_a_parabola_is_that_of_the_recursion():
 
 def test_the_steps_decay_through_warm_up_and_draws():
     energy, sampler = Parabola(jnp.array(1.0)), SGLD(0.1, decay=0.5, delay=10.0)
-    tuned, _ = sampler.tune(energy, {"x": jnp.array(0.0)}, jax.random.key(0), None, 30)
-    assert tuned.first_move == 30
-    u = {"x": jnp.array(1e6)}  # so far out that the noise of a move is negligible
-    moved, (_, _, t), _ = tuned.move(energy, u, tuned.init_memory(energy, u), jax.random.key(0))
+    far = {"x": jnp.array(1e6)}  # so far out that the noise of a move is negligible
+    u, momentum, _ = sampler.init_memory(energy, far)
+    moved, (_, _, t), _ = sampler.move(energy, far, (u, momentum, jnp.array(30)), jax.random.key(0))
     assert int(t) == 31
     np.testing.assert_allclose((1e6 - moved["x"]) / 1e6, 0.1 * (1 + 30 / 10) ** -0.5, rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # steps that shrink this fast do not mix
+def test_the_moves_of_the_warm_up_count():
+    """After 1000 moves of warm-up, differences of draws have the variance 2 ε_t of moves t ≥ 1000."""
+    sampler = SGLD(0.1, decay=1.0, delay=1e-3)
+    draws = sample(Parabola(jnp.array(1.0)), 101, method=sampler, key=0, n_chains=1, warmup=1000)
+    scale = np.sqrt(2 * 0.1 / (1 + np.arange(1001, 1101) / 1e-3))
+    found = np.diff(draws["x"].astype(np.float64)) / scale
+    assert abs(found.std() - 1) < 5 / np.sqrt(2 * 100)
 
 
 def test_a_minibatch_energy_is_unbiased(over_theta):

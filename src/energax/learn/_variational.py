@@ -94,7 +94,7 @@ class ELBO(Objective):
         def row(key, **row):
             q = _check_encoding(self.partner(**row), energy.spaces[name], name)
             z, log_q = self.estimator.sample(q, key, self.samples)
-            return _energies(self.estimator, energy, name, row, z), log_q
+            return energies_of_draws(self.estimator, energy, name, row, z), log_q
 
         energies, log_q = _fill_zero_weight_rows(batch).map_with_keys(row, key)
         correction = self._correction(-energies - log_q, log_q, batch.weight)
@@ -176,7 +176,9 @@ def _has_relaxation(energy: Energy, name: str) -> bool:
     return choice or isinstance(space, Binary)
 
 
-def _energies(estimator: GradientEstimator, energy: Energy, name: str, row: dict[str, Any], z: Any) -> Any:
+def energies_of_draws(
+    estimator: GradientEstimator, energy: Energy, name: str, row: dict[str, Any], z: Any
+) -> Any:
     """The energies (n,) of n draws of the hidden variable."""
     if estimator.is_relaxed:
         return jax.vmap(lambda s: _relaxed_energy(energy, name, row, s))(z)
