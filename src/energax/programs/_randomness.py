@@ -181,12 +181,17 @@ def _seed(parameters: Any, outputs: Any, inputs: Any) -> Callable[..., Any]:
     _check_threefry(outputs[0])
     long = np.dtype(inputs[0].dtype).itemsize == 8
 
-    def seed(value):
+    def one(value):
+        number = int(value)
+        high = number >> 32 & 0xFFFFFFFF if long else 0
+        return np.array(high | (number & 0xFFFFFFFF) << 32, np.uint64)
+
+    def several(value):
         number = value.astype(np.int64).view(np.uint64)
         high = number >> np.uint64(32) if long else np.zeros_like(number)
         return _pair(high.astype(np.uint32), number.astype(np.uint32))
 
-    return seed
+    return several if outputs[0].shape else one
 
 
 def _wrap(parameters: Any, outputs: Any, inputs: Any) -> Callable[..., Any]:
