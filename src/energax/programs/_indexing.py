@@ -25,7 +25,8 @@ def _grids(sizes: Any) -> list[np.ndarray]:
 def _gather(parameters: Any, outputs: Any, inputs: Any) -> Callable[..., Any]:
     numbers, sizes, shape = parameters["dimension_numbers"], parameters["slice_sizes"], inputs[0].shape
     batch = tuple(inputs[1].shape[:-1])
-    places, window = tuple(numbers.start_index_map), tuple(numbers.offset_dims)
+    # JAX may give numbers of NumPy, whose comparison with a tuple is an array.
+    places, window = tuple(map(int, numbers.start_index_map)), tuple(numbers.offset_dims)
     batching = tuple(numbers.operand_batching_dims)
     dropped = (*numbers.collapsed_slice_dims, *batching)
     kept = [k for k in range(len(shape)) if k not in dropped]  # in the order of `window`
