@@ -239,7 +239,7 @@ class Program:
         self._order, self._last = order, [(None, None)] * len(fixed)
 
     def _convert(self, arrays: Sequence[Any]) -> list[np.ndarray]:
-        """The arguments of `_evaluate`: the same NumPy array for the same array of JAX as in the last call."""
+        """The arguments of `_evaluate`: the same NumPy array if the array of JAX is that of the last call."""
         n = len(self._last)
         fixed = []
         for i, (last, converted) in zip(self._order[:n], self._last, strict=True):
