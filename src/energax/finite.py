@@ -120,6 +120,18 @@ def draw(key: Any, log_probs: Any, n: int) -> Any:
     return jnp.minimum(block * width + inner, size - 1)
 
 
+def draw_one(key: Any, log_probs: Any) -> Any:
+    """One index with p(i) ∝ exp(log_probs[i]), from one random number; for few values.
+
+    >>> draw_one(jax.random.key(0), jnp.log(jnp.array([0.0, 0.4, 0.0, 0.6])))
+    Array(3, dtype=int32)
+    """
+    sums = _running_sum(jnp.exp(log_probs - jnp.max(log_probs))[None])[0]
+    uniform = jax.random.uniform(key, (), sums.dtype)
+    # Below the total, also after rounding: the first sum above it is then one of a possible value.
+    return jnp.sum(sums <= jnp.minimum(uniform * sums[-1], jnp.nextafter(sums[-1], 0)))
+
+
 def _running_sum(rows: Any) -> Any:
     """Running sums of every row that never fall, and do not rise where a number is 0."""
     # A parallel sum rounds neighbours differently, and an impossible value could be drawn.

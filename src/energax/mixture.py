@@ -21,7 +21,7 @@ from .energy import (
     log_partition_cost,
 )
 from .errors import BadInput, Unsuitable, describe
-from .finite import ENUMERATION_LIMIT
+from .finite import ENUMERATION_LIMIT, draw_one
 from .missing import is_masked, mask_other_labels
 from .parameters import m_step, precision_of, recenter
 from .spaces import Categorical, Simplex, is_concrete, parameter
@@ -214,7 +214,7 @@ class Mixture(Energy):
         else:  # the probability of a component includes the sum over its own hidden variables
             energies = jax.vmap(lambda i: free_energy(self, {**given, self.name: i}))
             logits = -energies(jnp.arange(self.n_components))
-        z = jax.random.categorical(choose, logits)
+        z = draw_one(choose, logits)
         return {self.name: z, **(self.components.draw(emit, **given, **{self.name: z}) if rest else {})}
 
     # -- EM: the posterior of many rows at once, and sufficient statistics --------------------

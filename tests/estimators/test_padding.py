@@ -132,5 +132,5 @@ def test_steps_of_sequences(monkeypatch):
 
 
 def test_sizes_are_few():
-    assert {sizes.component_size(k, 1000) for k in range(1, 31)} == {8, 32}
+    assert {sizes.component_size(k, 1000) for k in range(1, 31)} == {8, 16, 32}
     assert all(k <= sizes.component_size(k, 10**5) <= max(4, 1.5 * k + 1) for k in range(1, 100))

@@ -127,6 +127,13 @@ def _gather_cases() -> list[Case]:
         (jax.vmap(lambda x, i: x[i], (1, 0)), real(4, 3), i32([0, 2, 1])),
         (jax.vmap(jax.vmap(lambda x, i: x[i, 1:])), real(2, 3, 4, 5), i32([[0, 3, 9], [1, 1, -1]])),
         (jax.vmap(lambda x, i: lax.dynamic_slice(x, (i,), (2,))), real(4, 5), i32([0, 9, -3, 2])),
+        (jax.vmap(lambda x, i: lax.dynamic_slice(x, (i, 0), (1, 5)), (None, 0)), real(4, 5), i32([0, 9, -3])),
+        (jax.vmap(lambda x, i: lax.dynamic_slice(x, (0, i), (4, 1)), (None, 0)), real(4, 5), i32([0, 9, -3])),
+        (
+            jax.vmap(jax.vmap(lambda x, i: lax.dynamic_slice(x, (i, 0), (1, 5)), (0, None)), (None, 0)),
+            real(2, 4, 5),
+            i32([0, 9, -3]),
+        ),
         (lambda x, i: jnp.take_along_axis(x, i, 1), real(3, 4), i32([[0], [5], [-1]])),
         (lambda x, i: x[i], real(3, 2), np.zeros((0,), np.int32)),
         (lambda x, i: x[None, i, :, None], real(3, 2), i32([[2, 0], [1, 1]])),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from energax import programs
 from energax.errors import BadInput
 from energax.programs import engine, use_engine
 
@@ -22,3 +25,28 @@ def test_the_environment_and_the_context_choose(monkeypatch):
     with use_engine("numpy"):
         assert engine() == "numpy"
     assert engine() == "xla"
+
+
+def test_kept_values_follow_the_arguments():
+    """What is kept for unchanged arrays of JAX is neither used for others nor changed through a result."""
+
+    @programs.jit_to_numpy
+    def scale(model, x):
+        doubled = 2 * model
+        return doubled, doubled.reshape(1, -1), doubled * x
+
+    first, second, x = jnp.arange(3.0), jnp.ones(3), np.full(3, 5.0, np.float32)
+    with programs.use_engine("numpy"):
+        for model in (first, first, second, first):
+            expected = 2 * np.asarray(model)
+            found = scale(model, x)
+            np.testing.assert_array_equal(found[0], expected)
+            np.testing.assert_array_equal(found[1], expected[None])
+            np.testing.assert_array_equal(found[2], 5 * expected)
+            for array in found:
+                array[...] = -1  # results are the caller's own
+        # A NumPy array in the same place may have changed, although it is the same object.
+        model = np.ones(3, np.float32)
+        np.testing.assert_array_equal(scale(model, x)[0], 2 * np.ones(3))
+        model[:] = 7
+        np.testing.assert_array_equal(scale(model, x)[0], np.full(3, 14.0))

@@ -149,7 +149,7 @@ def component_size(k: int, numbers: int, power: int = 1) -> int:
     """
     if numbers * k**power > 2**22:
         return k
-    for size in (8, 32):
+    for size in (8, 16, 32):
         if k <= size and numbers * size**power <= 2**16:
             return size
     step = max(4, power_of_two(k) // 4)

@@ -25,16 +25,22 @@ def _grids(sizes: Any) -> list[np.ndarray]:
 def _gather(parameters: Any, outputs: Any, inputs: Any) -> Callable[..., Any]:
     numbers, sizes, shape = parameters["dimension_numbers"], parameters["slice_sizes"], inputs[0].shape
     batch = tuple(inputs[1].shape[:-1])
-    places, window = tuple(numbers.start_index_map), tuple(numbers.offset_dims)
+    # JAX may give numbers of NumPy, whose comparison with a tuple is an array.
+    places, window = tuple(map(int, numbers.start_index_map)), tuple(numbers.offset_dims)
     batching = tuple(numbers.operand_batching_dims)
     dropped = (*numbers.collapsed_slice_dims, *batching)
     kept = [k for k in range(len(shape)) if k not in dropped]  # in the order of `window`
-    most = [shape[k] - sizes[k] for k in places]
-    whole = all(sizes[k] == shape[k] for k in kept if k not in places)
-    if len(places) == 1 and places[0] in dropped and not batching and whole:
-        read, found = _take(places[0], [*kept], batch)
+    fills = parameters["mode"] == GatherScatterMode.FILL_OR_DROP
+    # A window as long as its axis begins at 0, unless it is filled where it is outside.
+    used = [j for j, k in enumerate(places) if fills or sizes[k] < shape[k]]
+    axis = places[used[0]] if len(used) == 1 else -1
+    whole = all(sizes[k] == shape[k] for k in kept if k != axis)
+    if axis >= 0 and sizes[axis] == 1 and set(dropped) <= {axis} and not batching and whole:
+        read, found = _take(axis, kept, batch)
     else:
+        used = [*range(len(places))]
         read, found = _read(numbers, sizes, shape, batch, kept)
+    most = [shape[places[j]] - sizes[places[j]] for j in used]
     # `found` names the axes that `read` returns: numbers of kept axes, and ("batch", i).
     wanted: list[Any] = [None] * (len(batch) + len(window))
     for k, place in zip(kept, window, strict=True):
@@ -43,13 +49,12 @@ def _gather(parameters: Any, outputs: Any, inputs: Any) -> Callable[..., Any]:
     wanted = [next(rest) if name is None else name for name in wanted]
     order = tuple(found.index(name) for name in wanted)
     arrange = None if order == tuple(range(len(order))) else order
-    fills = parameters["mode"] == GatherScatterMode.FILL_OR_DROP
     fill = _fill_value(np.dtype(outputs[0].dtype), parameters["fill_value"]) if fills else None
     at_batch = [i for i in range(len(wanted)) if i not in window]
     outer = tuple(n if i in at_batch else 1 for i, n in enumerate(outputs[0].shape))
 
     def gather(operand, indices):
-        columns = [indices[..., j] for j in range(len(places))]
+        columns = [indices[..., j] for j in used]
         out = read(operand, [np.minimum(np.maximum(c, 0), n) for c, n in zip(columns, most, strict=True)])
         out = out if arrange is None else out.transpose(arrange)
         if fill is not None:
@@ -63,10 +68,13 @@ def _gather(parameters: Any, outputs: Any, inputs: Any) -> Callable[..., Any]:
 
 
 def _take(axis: int, kept: list[Any], batch: tuple[int, ...]) -> tuple[Callable[..., Any], list[Any]]:
-    """Whole rows along one axis: `x[i]` and `take`."""
+    """Whole rows along one axis: `x[i]` and `take`. A kept axis of windows of one row is put back."""
     names = [*[k for k in kept if k < axis], *[("batch", i) for i in range(len(batch))]]
-    names += [k for k in kept if k > axis]
-    return lambda operand, columns: operand.take(columns[0], axis), names
+    names += [k for k in kept if k >= axis]
+    if axis not in kept:
+        return lambda operand, columns: operand.take(columns[0], axis), names
+    place = names.index(axis)
+    return lambda operand, columns: np.expand_dims(operand.take(columns[0], axis), place), names
 
 
 def _read(

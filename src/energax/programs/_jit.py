@@ -20,7 +20,7 @@ from jax.extend.core import get_opaque_trace_state
 from . import _cache, _randomness
 from ._cost import Meter, TooLong, compilation
 from ._engine import attempt, engine, trace_for_numpy
-from ._interpreter import Unsupported, lower
+from ._interpreter import MOST_KEPT, Unsupported, lower
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -158,6 +158,8 @@ class Program:
         self._flat = flat
         self._jitted = jax.jit(flat)
         self._evaluate: Callable[..., Any] | None = None
+        self._order: list[int] = []  # of the arguments of `_evaluate`, those first that may stay the same
+        self._last: list[tuple[Any, Any]] = []  # these of the last call, as given and as NumPy arrays
         self._avals: Any = None
         self._supported = True
         self._meter = Meter()  # of one call, or of all calls of an attempt
@@ -205,7 +207,7 @@ class Program:
                 self._prepare(arrays)
             self._meter.used = before
             self._meter.limit = _LONGEST * self._most if name == "auto" else math.inf
-            found = self._evaluate([np.asarray(_randomness.pack(a)) for a in arrays])
+            found = self._evaluate(self._convert(arrays))
         except Unsupported:
             self._supported = False
             return None
@@ -222,12 +224,31 @@ class Program:
         return found
 
     def _prepare(self, arrays: Sequence[Any]) -> None:
-        flat = self._flat
+        flat, n = self._flat, len(arrays)
+        # Arrays of JAX cannot change. Those of a model are the same in many calls.
+        fixed = [i for i in range(n) if isinstance(arrays[i], jax.Array) and arrays[i].size <= MOST_KEPT]
+        order = fixed + [i for i in range(n) if i not in fixed]
+        places = np.argsort(order).tolist()
         # A function of its own: JAX would take the trace for XLA from its cache, and the other way round.
         with trace_for_numpy():
-            jaxpr = jax.make_jaxpr(lambda *arrays: flat(*arrays))(*arrays)
+            jaxpr = jax.make_jaxpr(lambda *ordered: flat(*[ordered[i] for i in places]))(
+                *[arrays[i] for i in order]
+            )
         self._avals, self._most = jaxpr.out_avals, _PATIENCE * compilation(jaxpr)
-        self._evaluate = lower(jaxpr, self._meter)
+        self._evaluate = lower(jaxpr, self._meter, len(fixed))
+        self._order, self._last = order, [(None, None)] * len(fixed)
+
+    def _convert(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        """The arguments of `_evaluate`: the same NumPy array if the array of JAX is that of the last call."""
+        n = len(self._last)
+        fixed = []
+        for i, (last, converted) in zip(self._order[:n], self._last, strict=True):
+            if arrays[i] is not last or not isinstance(last, jax.Array):
+                converted = np.asarray(_randomness.pack(arrays[i])).view()
+            fixed.append((arrays[i], converted))
+        self._last = fixed
+        others = [np.asarray(_randomness.pack(arrays[i])) for i in self._order[n:]]
+        return [converted for _, converted in fixed] + others
 
     def _run_compiled(self, arrays: Sequence[Any]) -> list[Any]:
         if self.maps:
@@ -245,9 +266,17 @@ def _is_local(array: Any) -> bool:
 
 
 def _detach(results: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """Copy the results that are views of NumPy arguments, because their owner may write to these later."""
+    """Copy the results that are views of NumPy arguments, because their owner may write to these later.
+
+    Copy also those that are write-protected: they are views of what is kept for the next call.
+    """
     own = [a for a in arguments if isinstance(a, np.ndarray)]
-    return [np.array(a) if any(np.may_share_memory(a, b) for b in own) else a for a in results]
+
+    def is_shared(array: Any) -> bool:
+        protected = isinstance(array, np.ndarray) and not array.flags.writeable
+        return protected or any(np.may_share_memory(array, other) for other in own)
+
+    return [np.array(array) if is_shared(array) else array for array in results]
 
 
 def _unpack_keys(arrays: Sequence[np.ndarray], avals: Sequence[Any]) -> list[Any]:

@@ -192,20 +192,22 @@ def assignment_sums(
     nearest = nearest_center(x, centers, middle, active)
     (value, observed), weight = _relative_rows(x, middle), weight.astype(centers.dtype)
     ones = jnp.ones_like(value[:, :1]) if observed is None else observed
-    total = _sum_by_center(nearest, value * weight[:, None], len(centers))
-    count = _sum_by_center(nearest, ones * weight[:, None], len(centers))
+    total, count = _sum_by_center(nearest, (value, ones), weight, len(centers))
     # Σ w ‖x − c‖² from the sums above, without a second pass over the rows.
     offset = centers - middle
     loss = weight @ jnp.sum(value**2, 1) + jnp.sum(offset * (count * offset - 2 * total))
     return count, total - count * offset, jnp.maximum(loss, 0)
 
 
-def _sum_by_center(nearest: Any, terms: Any, k: int) -> Any:
-    """The sum of the terms (n, …) of all rows with the same nearest centre, (k, …)."""
-    if interpreted():
-        return jax.nn.one_hot(nearest, k, dtype=terms.dtype).T @ terms
+def _sum_by_center(nearest: Any, tables: tuple[Any, ...], weight: Any, k: int) -> list[Any]:
+    """The weighted sum of the rows (n, d) of each table that have the same nearest centre, (k, d)."""
+    terms = [table * weight[:, None] for table in tables]
+    if interpreted():  # one product, with the terms in the order in which BLAS reads them
+        indicator = (nearest == jnp.arange(k)[:, None]).astype(weight.dtype)
+        ends = np.cumsum([table.shape[1] for table in tables])
+        return jnp.split(indicator @ jnp.concatenate(terms, axis=1), ends[:-1], axis=1)
     # XLA on a CPU adds rows faster than it multiplies by one-hot vectors.
-    return jnp.zeros((k, *terms.shape[1:]), terms.dtype).at[nearest].add(terms)
+    return [jnp.zeros((k, term.shape[1]), term.dtype).at[nearest].add(term) for term in terms]
 
 
 def lloyd(

@@ -73,14 +73,12 @@ class Emission(Energy):
         raise NotImplementedError(f"{type(self).__name__} has no NumPyro distribution for p(x | z)")
 
     def draw(self, key, **given):
+        if "z" in given:
+            return {} if "x" in given else {"x": self.emit(key, given["z"])}
         choose, emit = jax.random.split(key)
-        drawn = {}
-        if "z" not in given:
-            logits = -self.energies(**given) if given else jnp.zeros(self.n_states, self._dtype)
-            drawn = {"z": jax.random.categorical(choose, logits)}
-        if "x" in given:
-            return drawn
-        return {**drawn, "x": self.emit(emit, given.get("z", drawn.get("z")))}
+        logits = -self.energies(**given) if given else jnp.zeros(self.n_states, self._dtype)
+        z = jax.random.categorical(choose, logits)
+        return {"z": z} if "x" in given else {"z": z, "x": self.emit(emit, z)}
 
     @property
     def _dtype(self) -> Any:

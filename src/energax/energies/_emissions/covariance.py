@@ -165,7 +165,8 @@ class Full(Covariance):
         return Full(take_rows(self.matrix, index), self.floor)
 
     def factor(self, z, d):
-        return cholesky(self.matrix[z])
+        # All k factors, not one for each of many rows that are drawn together.
+        return cholesky(self.matrix)[z]
 
 
 class Tied(Covariance):
