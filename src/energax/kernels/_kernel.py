@@ -6,6 +6,7 @@ import functools
 import itertools
 import operator
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Real as RealNumber
 from typing import Any, Self
 
@@ -75,6 +76,18 @@ class Kernel(eqx.Module):
     def diagonal(self, X: Any) -> Any:
         """Return k(x, x) of every row of X (n, d), (n,): the diagonal of `matrix(X)`."""
         return _compiled_diagonal(self, self._check_points(X, "X"))
+
+    def by_index(self, X: Any) -> Callable[[Any, Any], Any]:
+        """Return f(i, j), the values of k between rows i (m,) and j (q,) of X, (m, q); j is None for all.
+
+        What depends on X alone is computed once. A value of a row with itself is that of two different rows.
+
+        >>> from energax.kernels import RBF
+        >>> RBF().by_index(jnp.array([[0.0], [1.0], [3.0]]))(jnp.array([1]), None).round(3)
+        Array([[0.607, 1.   , 0.135]], dtype=float32)
+        """
+        take = lambda i: jnp.take(X, i, axis=0)
+        return lambda i, j=None: self._matrix(take(i), X if j is None else take(j))
 
     def astype(self, dtype: Any) -> Self:
         """Return the same kernel with hyperparameters of this dtype."""

@@ -31,7 +31,12 @@ def squared_distances(X: Any, Y: Any = None) -> Any:
     centre = jax.lax.stop_gradient(X.mean(0))
     X = X - centre
     Y = X if Y is None else Y - centre
-    norms = (X * X).sum(1)[:, None] + (Y * Y).sum(1)
+    return _centred_distances(X, (X * X).sum(1), Y, (Y * Y).sum(1))
+
+
+def _centred_distances(X: Any, x_squares: Any, Y: Any, y_squares: Any) -> Any:
+    """‖x − y‖² from points about their mean and their squared norms."""
+    norms = x_squares[:, None] + y_squares
     squares = norms - 2 * X @ Y.T
     # Equal points get distance 0 exactly: a Matérn kernel takes the root, which would enlarge the error.
     error = 4 * jnp.finfo(X.dtype).eps * jax.lax.stop_gradient(norms)
@@ -69,6 +74,18 @@ class Stationary(Kernel):
 
     def _diagonal(self, X):
         return jnp.ones(len(X), X.dtype)
+
+    def by_index(self, X):
+        points = self._features(X)
+        points = points - points.mean(0)
+        norms = (points * points).sum(1)
+
+        def values(i, j=None):
+            some = lambda index: (jnp.take(points, index, axis=0), jnp.take(norms, index))
+            others = (points, norms) if j is None else some(j)
+            return self._profile(_centred_distances(*some(i), *others))
+
+        return values
 
 
 class RBF(Stationary):

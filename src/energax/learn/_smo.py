@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util.arrays import asarray
-from .._util.sizes import number_of_rows
+from .._util.sizes import SMO_CHEAP_COLUMNS, number_of_rows
 from ..algorithms.optimise.smo import Certificate, DualSolution, certify, solve_dual
 from ..errors import Unsuitable, check_whole_number
 from ..fitting import Learner, check_setting
@@ -104,6 +104,7 @@ class SMO(Learner):
             tol=self.tol,
             max_steps=self.max_steps,
             cache_rows=self.cache_rows,
+            rows_are_cheap=batch.data["x"].shape[-1] <= SMO_CHEAP_COLUMNS,
             start=state.solution,
         )
         found = certify(problem, solution)

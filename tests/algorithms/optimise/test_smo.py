@@ -44,12 +44,12 @@ def _solve(K, problem, tol):
     return solution, certify(problem, solution)
 
 
-def by_working_sets(K, problem, tol, working, cache_rows, monkeypatch):
+def by_working_sets(K, problem, tol, working, cache_rows, monkeypatch, cheap=False):
     monkeypatch.setattr(smo, "SMO_WORKING_SET", working)
     monkeypatch.setattr(smo, "_LEAST_WORKING_SET", 16)
 
     def solve(K, problem):
-        solution = solve_dual(*parts(K), problem, tol=tol, cache_rows=cache_rows)
+        solution = solve_dual(*parts(K), problem, tol=tol, cache_rows=cache_rows, rows_are_cheap=cheap)
         return solution, certify(problem, solution)
 
     return jax.jit(solve)(K, problem)
@@ -72,12 +72,12 @@ def test_the_solution_satisfies_the_optimality_conditions_and_its_gap_is_zero(ta
     assert int(found.n_support) == (a > 0).sum() and int(found.n_at_bound) == (a == 2).sum()
 
 
-@pytest.mark.parametrize("cache_rows", [64, 100])
-def test_working_sets_and_a_small_cache_give_the_same_result(table, cache_rows, monkeypatch):
+@pytest.mark.parametrize(("cache_rows", "cheap"), [(64, False), (100, False), (100, True)])
+def test_working_sets_and_a_small_cache_give_the_same_result(table, cache_rows, cheap, monkeypatch):
     _, y, K = table
     K, problem = jnp.asarray(K), box(jnp.asarray(y), 2.0)
     whole, _ = _solve(K, problem, 1e-8)
-    some, _ = by_working_sets(K, problem, 1e-8, 64, cache_rows, monkeypatch)
+    some, _ = by_working_sets(K, problem, 1e-8, 64, cache_rows, monkeypatch, cheap)
     assert float(some.violation) <= 1e-8
     np.testing.assert_allclose(some.variables, whole.variables, atol=1e-6)
     # The residuals, which are updated step by step, are still t − Kβ.
@@ -141,20 +141,39 @@ def test_the_steps_are_limited_and_a_kernel_that_is_not_semi_definite_ends(table
     assert float(found.violation) <= 1e-3 and np.isfinite(found.variables).all()
 
 
-def test_the_cache_keeps_the_rows_used_last():
-    matrix = jnp.arange(100.0).reshape(10, 10)
-    cache = empty_cache(4, 10, matrix.dtype)
-    computed, add = [], jax.jit(lambda cache, wanted: cache.add(wanted, wanted < 9, lambda i: matrix[i]))
-    for wanted in ([0, 1], [2, 3], [1, 2], [4, 5], [1, 2]):
+def test_the_cache_stores_rows_at_their_second_use_and_keeps_those_used_last():
+    matrix = jnp.arange(1.0, 101).reshape(10, 10)
+    cache, ones = empty_cache(4, 10, matrix.dtype), jnp.array([1.0, 2.0])
+    add = jax.jit(lambda cache, wanted, weights: cache.weighted_sum(wanted, weights, lambda i: matrix[i]))
+    stored = []
+    for wanted in ([0, 1], [0, 1], [2, 3], [2, 3], [1, 2], [4, 5], [4, 5], [1, 2]):
         wanted = jnp.array(wanted, jnp.int32)
-        before = set(np.asarray(cache.row_in).tolist())
-        cache = add(cache, wanted)
-        computed.append(sorted(set(np.asarray(cache.row_in).tolist()) - before))
-        np.testing.assert_array_equal(cache.values[cache.slot_of[wanted]], matrix[wanted])
-        weights = jnp.arange(1.0, 1 + len(wanted))
-        np.testing.assert_allclose(cache.weighted_sum(wanted, weights), weights @ matrix[wanted])
-    cache = add(cache, jnp.array([9, 1], jnp.int32))
-    assert int(cache.slot_of[9]) == -1  # not needed
+        cache, total = add(cache, wanted, ones)
+        np.testing.assert_allclose(total, ones @ matrix[wanted])
+        slots = np.asarray(cache.slot_of)
+        here = np.flatnonzero(slots >= 0)
+        np.testing.assert_array_equal(cache.values[slots[here]], matrix[here])
+        stored.append(here.tolist())
     # 0 and 3 were used longest ago when 4 and 5 came.
-    assert computed == [[0, 1], [2, 3], [], [4, 5], []]
-    assert sorted(np.asarray(cache.row_in).tolist()) == [1, 2, 4, 5]
+    assert stored == [
+        [],
+        [0, 1],
+        [0, 1],
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+        [1, 2, 4, 5],
+        [1, 2, 4, 5],
+    ]
+    cache, total = add(cache, jnp.array([9, 1], jnp.int32), jnp.array([0.0, 1.0]))
+    np.testing.assert_allclose(total, matrix[1])
+    assert int(cache.slot_of[9]) == -1  # a row of weight 0 is not computed
+
+
+def test_a_cache_smaller_than_the_working_set_computes_the_other_rows_again():
+    matrix = jnp.arange(1.0, 101).reshape(10, 10)
+    cache, wanted = empty_cache(2, 10, matrix.dtype), jnp.arange(6, dtype=jnp.int32)
+    for _ in range(4):
+        cache, total = cache.weighted_sum(wanted, jnp.arange(1.0, 7), lambda i: matrix[i])
+        np.testing.assert_allclose(total, jnp.arange(1.0, 7) @ matrix[:6])
+    assert (np.asarray(cache.slot_of) >= 0).sum() == 2

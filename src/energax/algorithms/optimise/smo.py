@@ -13,6 +13,7 @@ of the former minus the smallest of the latter is the *violation*.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,6 +33,8 @@ _INNER_FRACTION = 0.1
 _INNER_STEPS = 20
 #: Variables of a working set, if the cache of kernel rows is smaller.
 _LEAST_WORKING_SET = 64
+#: A larger working set is taken, if one has fewer places per free variable than the inverse of this.
+_FREE_FRACTION = 1.0
 _UNROLLED = 16  # blocks that are compared with each other before the maximum of one is taken
 
 
@@ -76,6 +79,7 @@ def solve_dual(
     tol: Any = 1e-3,
     max_steps: Any = jnp.iinfo(jnp.int32).max,
     cache_rows: int | None = None,
+    rows_are_cheap: bool = False,
     start: DualSolution | None = None,
 ) -> DualSolution:
     """Return the solution of the dual, with a violation of at most `tol`, inside one compiled loop.
@@ -96,6 +100,7 @@ def solve_dual(
         tol: the violation to stop at.
         max_steps: the most steps.
         cache_rows: kernel rows in memory; None for the limit of `_util.sizes`.
+        rows_are_cheap: compute rows again instead of keeping them. Zeros in 200 MB take 100 ms on a CPU.
         start: a solution to continue from; None for β = 0.
 
     Platt (1998), Sequential minimal optimization. Fan, Chen and Lin (2005), Working set selection using
@@ -117,11 +122,13 @@ def solve_dual(
     if cache_rows is None:
         cache_rows = SMO_ROWS.rows(n * targets.dtype.itemsize)
     capacity = min(n, max(_LEAST_WORKING_SET, cache_rows))
-    working = min(n_variables, SMO_WORKING_SET, capacity)
-    if working == n_variables:
+    if n_variables <= min(SMO_WORKING_SET, capacity):
         return _solve_whole(block, diagonal, problem, tol, max_steps, start)
+    most = min(capacity, n_variables // 2)
+    sizes = sorted({min(size, most) for size in (SMO_WORKING_SET // 2, SMO_WORKING_SET, 2 * SMO_WORKING_SET)})
     kernel = rows, block, diagonal
-    return _solve_by_working_sets(kernel, problem, tol, max_steps, start, working, capacity)
+    slots = _LEAST_WORKING_SET if rows_are_cheap else capacity
+    return _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, slots)
 
 
 def violation(problem: BoxDual, variables: Any, residuals: Any) -> Any:
@@ -215,31 +222,43 @@ class _Progress(NamedTuple):
     violation: Any
 
 
-def _solve_by_working_sets(kernel, problem, tol, max_steps, start, working, capacity):
+def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capacity):
     rows, block, diagonal = kernel
     c, n = problem.targets.shape
     lower, upper = problem.lower.ravel(), problem.upper.ravel()
 
-    def step(state):
-        flat = state.variables.ravel()
-        chosen = _choose_working_set(flat, state.residuals.ravel(), lower, upper, working)
+    def improve(size, state):
+        """(The indices of a working set of this size, the changes of its variables, its steps), padded."""
+        variables, residuals = state.variables.ravel(), state.residuals.ravel()
+        chosen = _choose_working_set(variables, residuals, lower, upper, size)
         kernel_rows = (chosen % n).astype(jnp.int32)
         inner_tol = jnp.maximum(0.5 * tol, _INNER_FRACTION * state.violation)
-        most_steps = jnp.minimum(_INNER_STEPS * working, max_steps - state.n_steps)
-        before = flat[chosen]
+        most_steps = jnp.minimum(_INNER_STEPS * size, max_steps - state.n_steps)
         after, _, n_steps = _optimise(
             block(kernel_rows),
             diagonal[kernel_rows],
-            state.residuals.ravel()[chosen],
-            before,
+            residuals[chosen],
+            variables[chosen],
             lower[chosen],
             upper[chosen],
             inner_tol,
             most_steps,
         )
-        cache = state.cache.add(kernel_rows, after != before, rows)
-        variables = flat.at[chosen].set(after, unique_indices=True).reshape(c, n)
-        residuals = state.residuals - cache.weighted_sum(kernel_rows, after - before)
+        is_changed = after != variables[chosen]
+        short = (0, max(sizes) - size)
+        return *(jnp.pad(array, short) for array in (chosen, after, is_changed)), n_steps
+
+    def step(state):
+        n_free = jnp.sum((state.variables > problem.lower) & (state.variables < problem.upper))
+        branch = sum((n_free > _FREE_FRACTION * size).astype(jnp.int32) for size in sizes[:-1])
+        branches = [functools.partial(improve, size) for size in sizes]
+        chosen, after, is_changed, n_steps = lax.switch(branch, branches, state)
+        flat = state.variables.ravel()
+        weights = jnp.where(is_changed, after - flat[chosen], 0)
+        cache, change = state.cache.weighted_sum((chosen % n).astype(jnp.int32), weights, rows)
+        at = jnp.where(is_changed, chosen, flat.size)
+        variables = flat.at[at].set(after, mode="drop").reshape(c, n)
+        residuals = state.residuals - change
         total = state.n_steps + n_steps
         return _Progress(residuals, variables, cache, total, violation(problem, variables, residuals))
 

@@ -75,17 +75,16 @@ class _KernelExpansion(Energy):
         if self.kernel is None:
             take = lambda index: jnp.take(x, index, axis=0)
             return take, lambda index: x[index[:, None], index], jnp.diagonal(x)
-        kernel = self.kernel
-        diagonal = kernel.diagonal(x)
+        diagonal, values = self.kernel.diagonal(x), self.kernel.by_index(x)
 
+        # White noise is only on the diagonal, which the values of some rows with others do not know.
         def rows(index):
-            values = kernel.matrix(jnp.take(x, index, axis=0), x)
-            # White noise is only on the diagonal, which a matrix of some rows with all does not know.
-            return values.at[jnp.arange(len(index)), index].set(jnp.take(diagonal, index))
+            is_same = index[:, None] == jnp.arange(len(x), dtype=index.dtype)
+            return jnp.where(is_same, jnp.take(diagonal, index)[:, None], values(index, None))
 
         def block(index):
-            values = kernel.matrix(jnp.take(x, index, axis=0), jnp.take(x, index, axis=0))
-            return jnp.where(index[:, None] == index, jnp.take(diagonal, index), values)
+            is_same = index[:, None] == index
+            return jnp.where(is_same, jnp.take(diagonal, index), values(index, index))
 
         return rows, block, diagonal
 
