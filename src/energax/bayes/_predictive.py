@@ -86,7 +86,7 @@ class Predictive:
                 "draws", f"{name!r} of shape {self.theta[name].shape}", f"(n, *{energy.spaces[name].shape})"
             )
         self.n = len(next(iter(self.theta.values())))
-        ess = draws.ess if isinstance(draws, Draws) and not draws.exact else []
+        ess: Any = draws.ess if isinstance(draws, Draws) and not draws.exact else []
         #: The number of independent draws that are worth as much.
         self.n_effective = float(np.nanmin([self.n, *ess]))
 
