@@ -16,6 +16,7 @@ import numpy as np
 
 from ._util.arrays import asarray
 from ._util.linalg import cholesky, solve_lower
+from ._util.xla import softplus
 from .errors import Unsuitable
 from .finite import draw
 from .spaces import Binary, Space
@@ -174,6 +175,71 @@ def power(distribution: Any, exponent: Any) -> Any:
     if type(distribution) is d.MultivariateNormal:
         return d.MultivariateNormal(distribution.loc, scale_tril=distribution.scale_tril / jnp.sqrt(exponent))
     return None
+
+
+def geometric_mean(p: Any, q: Any, weight: Any) -> Any:
+    """p^weight · q^(1 − weight), normalised, for distributions of the same finite values; None if unknown.
+
+    >>> from numpyro.distributions import Bernoulli
+    >>> float(geometric_mean(Bernoulli(logits=2.0), Bernoulli(logits=-1.0), 0.5).logits)
+    0.5
+    """
+    from numpyro import distributions as d
+
+    logits = _logits_of_both(p, q)
+    if logits is None:
+        return None
+    mean = weight * logits[0] + (1 - weight) * logits[1]
+    if isinstance(p, FiniteDistribution):
+        return FiniteDistribution(jax.nn.log_softmax(mean), p.space)
+    family = d.BernoulliLogits if _is_bernoulli(_base(p)) else d.CategoricalLogits
+    return family(mean).to_event(_event_ndim(p))
+
+
+def log_overlap(p: Any, q: Any, weight: Any) -> Any:
+    """log Σ p^weight q^(1 − weight) of every independent coordinate, of finite values; None if unknown.
+
+    Coordinates are not summed: the difference of two weights is then exact to the rounding of each.
+
+    >>> from numpyro.distributions import Bernoulli
+    >>> float(log_overlap(Bernoulli(0.5), Bernoulli(0.5), 0.3))
+    0.0
+    """
+    both = _logits_of_both(p, q)
+    if both is None:
+        return None
+    first, second = both
+    mean = weight * first + (1 - weight) * second
+    total = softplus if _is_bernoulli(_base(p)) else lambda a: jax.nn.logsumexp(a, -1)
+    return total(mean) - weight * total(first) - (1 - weight) * total(second)
+
+
+def _logits_of_both(p: Any, q: Any) -> tuple[Any, Any] | None:
+    """The logits of two distributions in the form of the first; None if they are of different forms."""
+    if isinstance(p, FiniteDistribution):
+        return p.log_probs, jnp.log(probabilities(q, p.space))
+    first, second = _base(p), _base(q)
+    for is_family in (_is_bernoulli, _is_categorical):
+        if is_family(first) and is_family(second) and jnp.shape(first.logits) == jnp.shape(second.logits):
+            return first.logits, second.logits
+    return None
+
+
+def _is_bernoulli(distribution: Any) -> bool:
+    from numpyro import distributions as d
+
+    return isinstance(distribution, d.BernoulliLogits | d.BernoulliProbs)
+
+
+def _is_categorical(distribution: Any) -> bool:
+    from numpyro import distributions as d
+
+    return isinstance(distribution, d.CategoricalLogits | d.CategoricalProbs)
+
+
+def _event_ndim(distribution: Any) -> int:
+    """The number of axes that `Independent` wrappers made part of the event."""
+    return len(distribution.event_shape) - len(_base(distribution).event_shape)
 
 
 def draw_rest(distribution: Any, old: Any, key: Any, clamped: Any) -> Any:

@@ -80,7 +80,8 @@ def test_probabilities_that_underflow_are_recovered_at_a_high_temperature():
     line = Linear(jnp.array([[200.0], [0.0]]), jnp.zeros(2))
     assert_allclose(posterior(line / 100.0, {"x": [1.0]}).marginals["y"], [expit(2), expit(-2)], rtol=1e-5)
     found = log_partition(line.given(x=[1.0]), AnnealedImportance(), key=0)
-    assert abs(float(found) - 200.0) < 4.5 * float(found.stderr) + 1e-4
+    # The base gives the other value a probability of 1/400, and perhaps no chain starts there.
+    assert abs(float(found) - 200.0) < 4.5 * float(found.stderr) + 3e-3
     certain = (Bernoullis(jnp.array([[1.0, 0.5]])) / 8.0).conditional("x", z=0)
     assert_allclose(certain.mean, [1.0, 0.5])
     assert_allclose(certain.log_prob(jnp.array([1.0, 1.0])), np.log(0.5), rtol=1e-5)

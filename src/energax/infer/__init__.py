@@ -20,12 +20,15 @@ from ._method import Minimum as Minimum
 from ._method import Plan as Plan
 from ._monte_carlo.ancestral import Ancestral as Ancestral
 from ._monte_carlo.annealed import AnnealedImportance as AnnealedImportance
+from ._monte_carlo.bridge import BridgeSampling as BridgeSampling
 from ._monte_carlo.finite_first import FiniteFirst as FiniteFirst
 from ._monte_carlo.gumbel_max import GumbelMax as GumbelMax
 from ._monte_carlo.importance import Importance as Importance
 from ._monte_carlo.inverse_transform import InverseTransform as InverseTransform
 from ._monte_carlo.mcmc import MCMC as MCMC
 from ._monte_carlo.rejection import Rejection as Rejection
+from ._monte_carlo.smc import TemperedSMC as TemperedSMC
+from ._monte_carlo.thermodynamic import ThermodynamicIntegration as ThermodynamicIntegration
 from ._optimise.lbfgs import LBFGS as LBFGS
 from ._posterior import Posterior as Posterior
 from ._sequence.forward_backward import ForwardBackward as ForwardBackward

@@ -1,6 +1,7 @@
 """Samplers: Markov kernels that leave p ∝ exp(−e) invariant, and the draws of their chains."""
 
 from ..distributions import draw_rest as draw_rest
+from ._chains import tune_sampler as tune_sampler
 from ._compound import Compound as Compound
 from ._default import automatic_samplers as automatic_samplers
 from ._default import default_sampler as default_sampler

@@ -137,6 +137,21 @@ def _run_chain(sampler, energy, row, key, carry, first, n, plan):
     return carry, values, info
 
 
+def tune_sampler(sampler: Sampler, energy: Energy, state: dict[str, Any], n: int, key: Any) -> Any:
+    """Return the tuning of the sampler after `n` moves of warm-up of one chain; None if it has none."""
+    memory = sampler.init_memory(energy, state)
+    tuning = sampler.init_tuning(energy, state, memory)
+    if tuning is None:
+        return None
+
+    def move(i, carry):
+        tuning, state, memory = carry
+        moved = sampler.with_tuning(tuning).move(energy, state, memory, jax.random.fold_in(key, i))
+        return sampler.adapt(tuning, i, n, *moved), *moved[:2]
+
+    return jax.lax.fori_loop(0, n, move, (tuning, state, memory))[0]
+
+
 def reduce_info(info: dict[str, Any]) -> dict[str, Any]:
     """Return over the first axis the mean of rates, the sum of counts, and of flags whether any is set."""
     reduce = {"f": lambda a: a.mean(0), "i": lambda a: a.sum(0), "b": lambda a: a.any(0)}

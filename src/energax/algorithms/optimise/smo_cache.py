@@ -112,7 +112,7 @@ def _compact(mask: Any) -> tuple[Any, Any]:
 
 
 def _compute(values: Any, total: Any, new: Any, counts: Any, rows: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """(The buffer with the first n_stored of the new rows, total + Σ weight · row of the first n_computed)."""
+    """(The buffer with the first n_stored new rows, total + Σ weight · row of the first n_computed)."""
     n_stored, n_computed = counts
     new = [jnp.pad(array, (0, max(_BLOCKS))) for array in new]
 

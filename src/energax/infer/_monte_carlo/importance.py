@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ... import finite
 from ..._util import sizes
 from ..._util.arrays import asarray
 from ...energy import supports_call
-from ...errors import BadInput, ConvergenceWarning, check_whole_number
+from ...errors import BadInput, check_whole_number
 from ...estimate import Estimate
 from .._exact.closed_form import Exact
 from .._exact.conditional import free_energies
@@ -25,6 +23,7 @@ from .._map_rows import map_rows
 from .._method import Cost, Method
 from .._query import Query
 from .proposals import fit_laplace, fit_pilot, log_weight, student_log_weight, unconstrained_target
+from .weights import warn_low_ess
 
 _MAX_FITTED_SIZE = 256
 _REMEDY = "Use a better proposal= or more n_samples."
@@ -146,19 +145,6 @@ class Importance(Method):
             function, arguments = _weigh_by_pilot, (energy, real, fit_pilot(energy, real, fit_key), k)
         width = min(k, sizes.DRAWS.value) * 8 * query.width + k
         return map_rows(function, query.given, query.n, *arguments, key=draw_key, numbers_per_row=width)
-
-
-def warn_low_ess(method: str, ess: np.ndarray, k: int, quantity: str, remedy: str) -> None:
-    """Warn if the effective sample size of `k` weights is too low in some rows."""
-    # A single draw has no spread to estimate its error from: fewer than two are always too few.
-    low = ess < max(2, min(30, 0.1 * k))
-    if low.any():
-        warnings.warn(
-            f"{method}: {quantity} rests on {ess.min():.1f} effective draws of {k} "
-            f"in {int(low.sum())} of {low.size} rows, so its standard error cannot be trusted. {remedy}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
 
 
 # -- exact parts ---------------------------------------------------------------------------------

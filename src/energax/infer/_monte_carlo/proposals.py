@@ -151,15 +151,25 @@ def fit_pilot(energy: Energy, real: tuple[str, ...], key: Any) -> Student:
     return Student(*(asarray(a, jnp.zeros(()).dtype) for a in (flat.mean(0), vectors * spread, spread)))
 
 
+def student_log_density(white: Any) -> Any:
+    """Return log q of a standard Student t with 5 degrees of freedom in ℝᵈ, at `white` (d,)."""
+    d = white.shape[0]
+    half = asarray(_DEGREES / 2, white.dtype)
+    lgamma = jax.scipy.special.gammaln
+    log_q = lgamma(half + d / 2) - lgamma(half) - 0.5 * d * jnp.log(_DEGREES * jnp.pi)
+    return log_q - (half + d / 2) * jnp.log1p(white @ white / _DEGREES)
+
+
+def draw_student(key: Any, d: int, dtype: Any) -> Any:
+    """Return one draw of a standard Student t with 5 degrees of freedom in ℝᵈ."""
+    # χ² with integer degrees is a sum of squared normals: faster to draw and to compile than a gamma variate.
+    normals = jax.random.normal(key, (d + _DEGREES,), dtype)
+    return normals[:d] * jnp.sqrt(_DEGREES / jnp.sum(normals[d:] ** 2))
+
+
 def student_log_weight(key: Any, target: Callable[[Any], Any], student: Student) -> Any:
     """Return −target(u) − log q(u) of one draw u from a Student t with 5 degrees of freedom."""
     mean, factor, spread = student
-    d = mean.shape[0]
-    half = asarray(_DEGREES / 2, mean.dtype)
-    # χ² with integer degrees is a sum of squared normals: faster to draw and to compile than a gamma variate.
-    normals = jax.random.normal(key, (d + _DEGREES,), mean.dtype)
-    white = normals[:d] * jnp.sqrt(_DEGREES / jnp.sum(normals[d:] ** 2))
-    lgamma = jax.scipy.special.gammaln
-    log_q = lgamma(half + d / 2) - lgamma(half) - 0.5 * d * jnp.log(_DEGREES * jnp.pi)
-    log_q = log_q - (half + d / 2) * jnp.log1p(white @ white / _DEGREES) - jnp.log(spread).sum()
+    white = draw_student(key, mean.shape[0], mean.dtype)
+    log_q = student_log_density(white) - jnp.log(spread).sum()
     return -target(mean + factor @ white) - log_q
