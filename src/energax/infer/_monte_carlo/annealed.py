@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from ..._util.keys import as_key
 from ...algorithms.factors.gibbs import anneal_tables
 from ...energy import Energy
-from ...errors import BadInput, Unsuitable, check_number, check_whole_number
+from ...errors import BadInput, ConvergenceWarning, Unsuitable, check_number, check_whole_number
 from ...estimate import Estimate
 from ...parameters import precision_of
 from ...samplers import Sampler
@@ -23,7 +24,7 @@ from .annealed_run import Run, draw_base, move_at_end, resample, run_schedule
 from .annealing import Annealing, annealing_reason, prepare
 from .importance import intractable_reason, log_prob_by_estimated_log_z
 from .schedule import even_schedule, local_costs, n_steps_for, place, spread
-from .weights import as_estimate, log_mean_weight, warn_low_ess
+from .weights import LogMean, as_estimate, log_mean_weight, warn_low_ess
 
 #: Steps of the trial runs that place the steps of β, and the least steps of the run that counts.
 _TRIALS, _LEAST = (500, 1000), 1000
@@ -32,6 +33,8 @@ _GROWTH = 8
 #: The share of the wanted standard error that is planned for, since the plan is itself uncertain.
 _SHARE = 0.5
 _REMEDY = "Use more n_steps or max_steps, or more n_chains."
+#: Nats that a trial may exceed log Z by: weights are unbiased, so that more has a probability of e⁻⁴ at most.
+_EXCESS = 4.0
 
 
 class AnnealedImportance(TableApproximation):
@@ -133,8 +136,10 @@ class AnnealedImportance(TableApproximation):
         if query.energy.knows("tables"):
             ((_, result),) = self.run_rows(query, key)
             return Estimate(result.value, result.stderr, "estimate", self.label)
-        found = log_mean_weight(self._run_forward(query.energy, key).log_weights)
+        run = self._run_forward(query.energy, key)
+        found = log_mean_weight(run.log_weights)
         warn_low_ess(type(self).__name__, np.asarray([found.ess]), self.n_chains, "log Z", _REMEDY)
+        _warn_if_below_trial(found, run.highest_trial)
         return as_estimate(found.value, found.stderr, "estimate", self.label)
 
     def log_prob(self, query, key):
@@ -172,6 +177,7 @@ class AnnealedImportance(TableApproximation):
             states = move_at_end(run.annealing, states, max(100, run.n_steps // 10), keys[1])
             pieces, _ = run_schedule(run.annealing, run.knots[::-1], run.n_steps, states, keys[2])
             forward, backward = log_mean_weight(run.log_weights), log_mean_weight(pieces.sum(0))
+            _warn_if_below_trial(forward, run.highest_trial)
             for found in (forward, backward):
                 warn_low_ess(type(self).__name__, np.asarray([found.ess]), self.n_chains, "log Z", _REMEDY)
             lower = as_estimate(forward.value, forward.stderr, "lower bound", self.label)
@@ -182,28 +188,42 @@ class AnnealedImportance(TableApproximation):
         """Return the chains from the base to the model, after trial runs that place the steps."""
         base_key, trial_key, start_key, run_key = jax.random.split(key, 4)
         annealing = prepare(energy, base_key, self.sampler, self.data)
-        knots, n_steps = self._plan(annealing, trial_key)
+        knots, n_steps, highest = self._plan(annealing, trial_key)
         states = draw_base(annealing, self.n_chains, start_key)
         pieces, states = run_schedule(annealing, knots, n_steps, states, run_key)
-        return Run(annealing, knots, n_steps, pieces.sum(0), states)
+        return Run(annealing, knots, n_steps, pieces.sum(0), states, highest)
 
-    def _plan(self, annealing: Annealing, key: Any) -> tuple[np.ndarray, int]:
-        """Return the ends of pieces of equal cost and the number of steps, from trial runs."""
+    def _plan(self, annealing: Annealing, key: Any) -> tuple[np.ndarray, int, float]:
+        """Return the ends of pieces of equal cost, the number of steps and log Z of the trial runs."""
         knots, steps = even_schedule(), list(_TRIALS)
         if self.n_steps is not None:
             steps = [min(max(self.n_steps, 100), _TRIALS[0])]
-        n_chains = max(self.n_chains, 64)
+        n_chains, highest = max(self.n_chains, 64), -np.inf
         while True:
             key, start_key, run_key = jax.random.split(key, 3)
             trial = steps.pop(0)
             states = draw_base(annealing, n_chains, start_key)
             pieces, _ = run_schedule(annealing, knots, trial, states, run_key)
             knots = place(knots, local_costs(pieces))
+            highest = max(highest, log_mean_weight(pieces.sum(0)).value)
             if steps:
                 continue
             if self.n_steps is not None:
-                return knots, self.n_steps
+                return knots, self.n_steps, highest
             wanted = n_steps_for(trial * spread(pieces), self.n_chains, _SHARE * self.stderr)
             if wanted <= _GROWTH * trial or 4 * trial >= self.max_steps:
-                return knots, int(np.clip(wanted, min(_LEAST, self.max_steps), self.max_steps))
+                n_steps = int(np.clip(wanted, min(_LEAST, self.max_steps), self.max_steps))
+                return knots, n_steps, highest
             steps.append(4 * trial)
+
+
+def _warn_if_below_trial(found: LogMean, trial: float) -> None:
+    """Warn if a trial run found a mode that the run missed."""
+    if trial > found.value + _EXCESS + 3 * found.stderr:
+        warnings.warn(
+            f"AnnealedImportance: log Z is {found.value:.2f} by the run and {trial:.2f} by a trial run with "
+            "fewer steps, so that the run missed a mode of the energy. Use more n_chains, or data= from all "
+            "modes.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

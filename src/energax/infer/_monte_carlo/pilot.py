@@ -12,7 +12,7 @@ import numpy as np
 from ..._util.arrays import asarray
 from ..._util.keys import unrolled_threefry_key
 from ...distributions import marginals
-from ...energy import Energy
+from ...energy import Energy, checked_energy
 from ...errors import BadInput, EnergaxError
 from ...missing import is_masked
 from ...programs import jit
@@ -21,8 +21,10 @@ from ...spaces import Binary, Space
 from .annealing_path import Independent
 from .unconstrained import Standardised, as_scale, flat_unconstrained
 
-#: Chains of a pilot run over finite variables, and their sweeps; rates are means over the second half.
-_CHAINS, _SWEEPS = 200, 200
+#: Chains of a pilot run over finite variables, the sweeps of its first block, and the most of all blocks.
+_CHAINS, _SWEEPS, _MOST_SWEEPS = 200, 100, 3100
+#: Chains have settled if their mean energy falls by less than this share of its spread in a block.
+_SETTLED = 0.1
 #: Draws of a pilot run with real variables.
 _DRAWS: dict[str, Any] = {"n": 2048, "n_chains": 32, "warmup": 500, "thin": 4}
 #: How much wider than the draws the base of real variables is: weights are bounded if its tails are wide.
@@ -51,7 +53,7 @@ def fit_base(
     else:
         rates = {n: _rates_of_rows(v, energy.spaces[n]) for n, v in given.items()}
         if set(rates) < set(finite):
-            found = _pilot_rates(energy, pilot, _CHAINS, _SWEEPS, key)
+            found = _pilot_rates(energy, pilot, key)
             rates = {**{n: np.asarray(v, float) for n, v in found.items()}, **rates}
     logits = {n: _logits(rates[n], energy.spaces[n]) for n in finite}
     return energy, Independent(logits, tuple(energy.spaces.items()))
@@ -109,25 +111,44 @@ def _logits(rates: np.ndarray, space: Space) -> Any:
     return asarray(logs, jnp.zeros(()).dtype)
 
 
+def _pilot_rates(energy: Energy, sampler: Sampler, key: Any) -> dict[str, Any]:
+    """Return the rates of chains from noise in their last block; blocks double until the chains settle.
+
+    They have settled if their mean energy did not fall. Before, they are in the basins of noise, and an
+    annealed run from a base of such rates misses most of Z.
+    """
+    states = _start_pilot(energy, sampler, _CHAINS, key)
+    first, length, before = 0, _SWEEPS, np.inf
+    while True:
+        block = (asarray(first, np.int32), asarray(length, np.int32))
+        states, rates, energies = _run_pilot(energy, sampler, *block, states, key)
+        now = np.asarray(energies, float)
+        first, length = first + length, 2 * length
+        if now.mean() > before - _SETTLED * now.std() or first + length > _MOST_SWEEPS:
+            return rates
+        before = now.mean()
+
+
 @jit
-def _pilot_rates(energy: Energy, sampler: Sampler, n_chains: int, n_sweeps: int, key: Any) -> dict[str, Any]:
-    """Return the mean of p(coordinate | other variables) over the second half of chains from noise."""
-    start_key, key = jax.random.split(key)
-    starts = jax.vmap(lambda k: sampler.start(energy, {}, k))(jax.random.split(start_key, n_chains))
-    first = n_sweeps // 2
+def _start_pilot(energy: Energy, sampler: Sampler, n_chains: int, key: Any) -> dict[str, Any]:
+    keys = jax.random.split(jax.random.fold_in(key, 2**20), n_chains)
+    return jax.vmap(lambda k: sampler.start(energy, {}, k))(keys)
 
-    def sweep(t, state):
-        return sampler.advance(energy, state, 1, jax.random.fold_in(unrolled_threefry_key(key), t))
 
-    def count(t, carry):
-        state, totals = sweep(t, carry[0]), carry[1]
-        means = jax.vmap(lambda s: _marginal_rates(energy, s))(state)
-        return state, jax.tree.map(lambda total, m: total + m.mean(0), totals, means)
+@jit
+def _run_pilot(energy, sampler, first, n_sweeps, states, key):
+    """Return the states after a block of sweeps, the means of its rates, and the energies at its end."""
 
-    states = jax.lax.fori_loop(0, first, sweep, starts)
+    def sweep(t, carry):
+        states, totals = carry
+        states = sampler.advance(energy, states, 1, jax.random.fold_in(unrolled_threefry_key(key), first + t))
+        means = jax.vmap(lambda state: _marginal_rates(energy, state))(states)
+        return states, jax.tree.map(lambda total, m: total + m.mean(0), totals, means)
+
     zeros = jax.tree.map(jnp.zeros_like, _marginal_rates(energy, jax.tree.map(lambda a: a[0], states)))
-    _, totals = jax.lax.fori_loop(first, n_sweeps, count, (states, zeros))
-    return jax.tree.map(lambda total: total / (n_sweeps - first), totals)
+    states, totals = jax.lax.fori_loop(0, n_sweeps, sweep, (states, zeros))
+    energies = jax.vmap(lambda state: checked_energy(energy, state))(states)
+    return states, jax.tree.map(lambda total: total / n_sweeps, totals), energies
 
 
 def _marginal_rates(energy: Energy, state: dict[str, Any]) -> dict[str, Any]:

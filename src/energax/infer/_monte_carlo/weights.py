@@ -13,6 +13,8 @@ from ...estimate import Estimate, Kind
 
 #: The part of the weights that must be effective for their spread to be a standard error as it is.
 _ENOUGH = 0.25
+#: The variance of log-weights above which the standard error does not rise: e^7 of 100 weights is 3 nats.
+_WIDEST = 7.0
 
 
 def as_estimate(value: float, stderr: float, kind: Kind, method: str, df: float | None = None) -> Estimate:
@@ -48,7 +50,7 @@ def log_mean_weight(log_weights: np.ndarray) -> LogMean:
     error = np.sqrt(max(1 / ess - 1 / n, 0.0) * n / (n - 1))
     if ess < _ENOUGH * n:
         middle, high = np.quantile(log_weights, [0.5, 0.841])
-        error = max(error, np.sqrt(np.expm1(min((high - middle) ** 2, 50.0)) / n))
+        error = max(error, np.sqrt(np.expm1(min((high - middle) ** 2, _WIDEST)) / n))
     return LogMean(float(largest + np.log(w.mean())), float(error), ess)
 
 
