@@ -44,7 +44,7 @@ def test_methods_by_name(row):
 
 
 def test_samplers_by_name():
-    needs_arguments = {"MetropolisHastings", "EllipticalSlice"}
+    needs_arguments = {"MetropolisHastings", "EllipticalSlice", "SGLD", "SGHMC"}
     for row in catalog.of_kind("sampler"):
         if row.name in needs_arguments:
             with pytest.raises(BadInput, match="method"):

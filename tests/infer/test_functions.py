@@ -115,7 +115,7 @@ ERRORS = [
     (
         lambda: sample(Counting(), 3, key=0),
         Intractable,
-        r"Use an approximation: method=RandomWalk\(\), key=0",
+        r"Use an approximation: method=InverseTransform\(\), key=0",
     ),
     (lambda: argmin(large, {}), Intractable, r"posterior\(energy, given, Gibbs\(\), key=0\)\.mode"),
     (lambda: argmin(Counting(), {}), Intractable, r"infinite sum over 'x' in Count.*`argmin`\.$"),

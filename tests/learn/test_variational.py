@@ -154,7 +154,7 @@ def test_refusals():
 
 @pytest.mark.parametrize(
     "estimator",
-    [GumbelSoftmax(), ScoreFunction(), ScoreFunction(-1.5), StraightThrough()],
+    [GumbelSoftmax(), ScoreFunction(), ScoreFunction(-1.5), StraightThrough(0.5)],
     ids=["gumbel", "scores", "constant", "through"],
 )
 def test_a_discrete_cause_is_found(estimator):

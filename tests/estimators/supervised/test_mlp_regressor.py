@@ -153,7 +153,7 @@ def test_label_smoothing_needs_cross_entropy():
 def test_adversarial_training_raises_robust_accuracy(grey_digits):
     """Accuracy on digits that an attack has changed by 0.15 of the range of a pixel."""
     X, y, X_test, y_test = grey_digits
-    settings = {"hidden_layer_sizes": (64,), "max_iter": 30, "tol": None, "random_state": 0}
+    settings = {"hidden_layer_sizes": (64,), "max_iter": 40, "tol": None, "random_state": 0}
     robust = {}
     for name in ("plain", "trained"):
         model = MLPClassifier(learning_rate_init=5e-3, **settings)

@@ -12,6 +12,9 @@ import numpy as np
 
 from ..._util.blas import limit_blas
 
+#: SciPy's status of a line search that found no lower point.
+_ABNORMAL = 2
+
 Function = Callable[[np.ndarray], tuple[float, np.ndarray] | None]
 
 
@@ -67,10 +70,19 @@ def minimise_from_starts(
                 return worst, np.zeros_like(x)
             return found
 
-        options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-6}
-        found = minimize(guarded, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        converged = bool(found.success and found.fun < worst)
-        return LocalMinimum(found.x, float(found.fun), converged, found.nit, found.message)
+        n_iter, before = 0, np.inf
+        while True:
+            options = {"maxiter": max_iter - n_iter, "ftol": tol, "gtol": 1e-6}
+            found = minimize(guarded, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            n_iter += found.nit
+            # Rounding may end a line search. From the gradient alone, without the memory of L-BFGS, it then
+            # either goes on or finds nothing lower.
+            lowered = before - found.fun > tol * max(abs(found.fun), 1.0)
+            if found.status != _ABNORMAL or not lowered or n_iter >= max_iter:
+                break
+            start, before = found.x, found.fun
+        converged = bool((found.success or not lowered) and found.fun < worst)
+        return LocalMinimum(found.x, float(found.fun), converged, n_iter, found.message)
 
     n_threads = min(len(starts), os.cpu_count() or 1)
     if not parallel or n_threads < 2:
