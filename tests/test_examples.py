@@ -209,3 +209,56 @@ def test_gradient_estimators(capsys, tmp_path):
     for each in found.values():
         assert each["bias"] < 4.2 and each["end"] == pytest.approx(-1.5, abs=0.03)
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_eight_schools(capsys, tmp_path):
+    """P(τ < 1) against quadrature: the centred draws miss the neck, the others are within 4.2 standard errors."""
+    picture = tmp_path / "schools.png"
+    found = load(ROOT / "examples" / "eight_schools.py").main(str(picture))
+    centred, free, exact = found["centred"], found["non-centred"], found["exact"]["small"]
+    assert centred["divergent"] > 20 and not centred["trusted"] and "diverged" in centred["warnings"][0]
+    assert free["divergent"] == 0 and free["trusted"] and free["warnings"] == []
+    error = np.sqrt(exact * (1 - exact) / free["effective"])
+    assert abs(free["small"] - exact) < 4.2 * error and centred["small"] < exact - 0.03
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_two_modes(capsys, tmp_path):
+    picture = tmp_path / "modes.png"
+    found = load(ROOT / "examples" / "two_modes.py").main(str(picture))
+    walk, tempered = found["random walk"], found["parallel tempering"]
+    assert set(walk["by chain"]) == {0.0, 1.0}  # no chain ever crosses
+    assert "stay in different regions" in walk["warnings"][0] and tempered["warnings"] == []
+    assert "ParallelTempering" in walk["warnings"][0]
+    error = np.sqrt(0.65 * 0.35 / tempered["effective"])
+    assert abs(tempered["right"] - 0.65) < 4.2 * error  # missed with probability 3e-5
+    assert abs(found["log Z"]["value"]) < 4.2 * found["log Z"]["error"] < 0.2
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_bayesian_network(capsys, tmp_path):
+    """NUTS widens away from the data, the mean-field Gaussian does not; fits differ little between the data."""
+    picture = tmp_path / "network.png"
+    found = load(ROOT / "examples" / "bayesian_network.py").main(str(picture))
+    nuts, gaussian, fits = found.values()
+    assert nuts["R-hat"] < 1.02 and nuts["covered"] > 0.95 > 0.5 > fits["covered"]
+    assert nuts["outside"] > 5 * nuts["inside"] and nuts["outside"] > 4 * gaussian["outside"]
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_coal_mining(capsys, tmp_path):
+    """Every year that matters against the exact sum: 2 · 14 frequencies, missed with probability 1e-3."""
+    picture, module = tmp_path / "coal.png", load(ROOT / "examples" / "coal_mining.py")
+    assert len(module.COUNTS) == 112 and module.COUNTS.sum() == 191
+    found = module.main(str(picture))
+    exact = found.pop("exact")["p"]
+    assert set(found) == {"NUTS", "compound"} and module.FIRST + exact.argmax() == 1891
+    for each in found.values():
+        many = exact > 2e-3
+        error = np.sqrt(exact * (1 - exact) / each["effective"])
+        assert each["trusted"] and (np.abs(each["p"] - exact)[many] < 4.2 * error[many]).all()
+    assert picture.stat().st_size > 10_000

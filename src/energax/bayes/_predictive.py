@@ -118,6 +118,19 @@ class Predictive:
         means, variances = _average(self.energy, self, _moments, name, given)
         return means, variances
 
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """Return `function(model)` for the model at every draw of θ: arrays (n, …).
+
+        Such are draws of what is identified where the parameters are not: the values of a network, whose
+        hidden units can be exchanged, or sorted means of a mixture. The draws are in the order of
+        `draws[name]`, one chain after another.
+
+        Args:
+            function: of an energy, with operations of JAX, such as
+                `lambda model: jax.vmap(lambda x: model.predict(x=x))(grid)`.
+        """
+        return _apply(self.energy, self, function)
+
     def replicate(self, *, key: Any, n: int | None = None) -> dict[str, np.ndarray]:
         """Return `n` data sets like the data, each of the model at one draw of θ: (n, rows, …) by name.
 
@@ -187,6 +200,11 @@ def _over_draws(energy, function, theta, *arguments):
 
 def _theta(predicted: Predictive) -> dict[str, Any]:
     return {k: asarray(v) for k, v in predicted.theta.items()}
+
+
+@with_energy_precision
+def _apply(energy: ParameterEnergy, predicted: Predictive, function: Any) -> Any:
+    return jax.tree.map(np.asarray, _over_draws(energy, function, _theta(predicted)))
 
 
 @with_energy_precision

@@ -26,7 +26,7 @@ def pairs(
 
     Args:
         draws: `Draws`, or a dict of arrays (n_chains, n_draws, …) by name.
-        names: the variables to show; by default all.
+        names: the variables to show, or coordinates such as "x[0]"; by default all variables.
         max_coordinates: how many coordinates are shown; a remark says how many are not.
         ax: axes whose place is taken; by default those of a new figure.
 
@@ -149,7 +149,7 @@ def forest(
 
     Args:
         draws: `Draws`, or a dict of arrays (n_chains, n_draws, …) by name.
-        names: the variables to show; by default all.
+        names: the variables to show, or coordinates such as "x[0]"; by default all variables.
         levels: the probabilities of the thick and of the thin interval.
         by_chain: whether every chain has its own intervals.
         max_coordinates: how many coordinates are shown; a remark says how many are not.
