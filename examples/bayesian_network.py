@@ -1,12 +1,13 @@
-"""A Bayesian neural regression: where there are no data, the posterior widens, and an approximation too little.
+"""A Bayesian neural regression: the posterior widens where there are no data, an approximation too little.
 
-`Bayes(prior)` turns a small network into an energy over its weights, which NUTS and a mean-field Gaussian read.
-The hidden units can be exchanged and reflected, so that chains need not agree about the weights: R̂ is that of the
-values of the network, f(x). A mean-field Gaussian describes one of the equivalent modes without correlations and
-is too sure outside the data; an ensemble of fits from random starts shows only how fits differ.
+`Bayes(prior)` turns a small network into an energy over its weights, which NUTS and a mean-field Gaussian
+read. The hidden units can be exchanged and reflected, so that chains need not agree about the weights: R̂ is
+that of the values of the network, f(x). A mean-field Gaussian describes one of the equivalent modes without
+correlations and is too sure outside the data; an ensemble of fits from random starts shows only how fits
+differ.
 
-Neal (1996), Bayesian learning for neural networks. `python examples/bayesian_network.py network.png` also draws
-the picture.
+Neal (1996), Bayesian learning for neural networks. `python examples/bayesian_network.py network.png` also
+draws the picture.
 """
 
 import sys
@@ -43,10 +44,11 @@ def read_data() -> dict[str, np.ndarray]:
 def infer(over: energax.bayes.ParameterEnergy) -> dict[str, Draws]:
     """Draws of the weights by three methods."""
     with warnings.catch_warnings():
-        # Of the weights, which are not identified; the values of the network are diagnosed in `main`.
+        # The weights are not identified; the values of the network are diagnosed in `main`. The Gaussian is
+        # far from the posterior, and the picture shows how far.
         warnings.simplefilter("ignore", ConvergenceWarning)
         chains = energax.sample(over, 1200, method=NUTS(max_doublings=8), key=0, warmup=400)
-    gaussian = energax.sample(over, 1200, method="VariationalGaussian", key=0)
+        gaussian = energax.sample(over, 1200, method="VariationalGaussian", key=0)
     learner = Descent(NegativeLogLikelihood(), optax.adam(0.02))
     return {
         "NUTS": chains,
@@ -99,7 +101,7 @@ def main(path: str | None = None) -> dict[str, dict[str, float]]:
     prior = {"network.layers.0": Normal(0.0, 2.0), "network.layers.1": Normal(0.0, 0.8)}
     over = energax.Bayes(prior)(model, rows)
     on_grid = lambda model: jax.vmap(lambda x: model.predict(x=x[None]))(GRID)
-    inside = np.any([(a < GRID) & (GRID < b) for a, b in SIDES], axis=0)
+    inside = np.any([(a < GRID) & (b > GRID) for a, b in SIDES], axis=0)
     outside = np.abs(GRID) > 2
     out, functions = {}, {}
     for name, draws in infer(over).items():

@@ -1,14 +1,15 @@
 """When British coal mines became safer: a change point between two rates, by a chain in mixed spaces.
 
-The number of disasters in a year is Poisson with one rate up to the year of the change and another rate after it.
-The energy has a finite variable, the change, and two positive ones, the rates. `sample` needs no more than that: it
-chooses NUTS, which moves the rates with the change summed out and then draws the change given the rates. `Compound`
-alternates between the change given the rates and the rates given the change instead. For Gamma priors the rates have
-closed integrals, so that the posterior of the change is a sum over 111 years, which both are compared with.
+The number of disasters in a year is Poisson with one rate up to the year of the change and another rate
+after it. The energy has a finite variable, the change, and two positive ones, the rates. `sample` needs no
+more than that: it chooses NUTS, which moves the rates with the change summed out and then draws the change
+given the rates. `Compound` alternates between the change given the rates and the rates given the change
+instead. For Gamma priors the rates have closed integrals, so that the posterior of the change is a sum over
+111 years, which both are compared with.
 
 Jarrett (1979), A note on the intervals between coal-mining disasters; Carlin, Gelfand and Smith (1992),
-Hierarchical Bayesian analysis of changepoint problems. `python examples/coal_mining.py coal.png` also draws the
-picture.
+Hierarchical Bayesian analysis of changepoint problems. `python examples/coal_mining.py coal.png` also draws
+the picture.
 """
 
 import sys
@@ -55,7 +56,7 @@ class ChangePoint(energax.Energy):
 
 
 def exact_change() -> np.ndarray:
-    """p(k | counts), (111,), with the rates integrated out: ∫ λ^(s + a − 1) exp(−(n + b) λ) dλ for each part."""
+    """p(k | counts), (111,), with the rates integrated out: ∫ λ^(s + a − 1) exp(−(n + b) λ) dλ by part."""
     n = np.arange(1, len(COUNTS))
     before = np.cumsum(COUNTS)[:-1]
     log_p = 0.0
@@ -72,7 +73,7 @@ def rate_by_year(draws: Draws) -> np.ndarray:
 
 
 def draw(draws: Draws, drawn: np.ndarray, exact: np.ndarray, path: str) -> None:
-    """Above, the counts and the rate with its 90 % interval; below, the posterior of the year of the change."""
+    """Above, the counts and the rate with its 90 % interval; below, the posterior of the change."""
     import matplotlib.pyplot as plt
 
     ink, soft, line, blue, orange = "#23272E", "#5B6370", "#9AA3AF", "#0072B2", "#D55E00"
@@ -114,7 +115,7 @@ def main(path: str | None = None, n: int = 8000) -> dict[str, dict]:
         drawn = np.bincount(draws["k"], minlength=len(exact)) / draws.n
         if path is not None and method is None:
             draw(draws, drawn, exact, path)
-        out[draws.method] = {"p": drawn, "effective": draws.ess[0], "trusted": draws.trusted}
+        out[draws.method] = {"p": drawn, "effective": draws.ess.min(), "trusted": draws.trusted}
         low, high = np.quantile(years[draws["k"]], (0.05, 0.95)).astype(int)
         print(f"{name}, {draws.verdict}")
         print(f"  the early rate lasted to {years[drawn.argmax()]} ({low} to {high} with probability 90 %)")

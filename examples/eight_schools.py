@@ -1,13 +1,13 @@
 """Eight schools in two parametrisations: NUTS fails on the centred one, and says so.
 
 Eight schools measured the effect of coaching on a test score, with standard errors. Effects are drawn from
-N(μ, τ²). Where τ is small, the effects must be nearly equal: the density has a narrow neck, in which every step
-size of the centred model is too large. Moves diverge there and small τ are missed. In the non-centred model
-θ = μ + τ z the neck is gone. With θ integrated out in closed form, τ has a density on a grid, which both are
-compared with.
+N(μ, τ²). Where τ is small, the effects must be nearly equal: the density has a narrow neck, in which every
+step size of the centred model is too large. Moves diverge there and small τ are missed. In the non-centred
+model θ = μ + τ z the neck is gone. With θ integrated out in closed form, τ has a density on a grid, which
+both are compared with.
 
-Rubin (1981), Estimation in parallel randomized experiments; Betancourt and Girolami (2015), Hamiltonian Monte
-Carlo for hierarchical models. `python examples/eight_schools.py schools.png` also draws the picture.
+Rubin (1981), Estimation in parallel randomized experiments; Betancourt and Girolami (2015), Hamiltonian
+Monte Carlo for hierarchical models. `python examples/eight_schools.py schools.png` also draws the picture.
 """
 
 import sys

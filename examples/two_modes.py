@@ -1,9 +1,10 @@
 """Two modes far apart: chains of random-walk Metropolis stay in one of them, tempered chains visit both.
 
-Every chain of `RandomWalk` moves well inside its mode and never sees the other one. R̂ compares the chains, so
-that `sample` warns and names the remedy. In `ParallelTempering` replicas at higher temperatures cross the
-barrier, and swaps bring both modes to the chains at temperature 1, with the right weights. `TemperedSMC` moves a
-population from a broad start to the target instead, and estimates log Z, which is 0 here, on the way.
+Every chain of `RandomWalk` moves well inside its mode and never sees the other one. R̂ compares the chains,
+so that `sample` warns and names the remedy. In `ParallelTempering` replicas at higher temperatures cross the
+barrier, and swaps bring both modes to the chains at temperature 1, with the right weights. `TemperedSMC`
+moves a population from a broad start to the target instead, and estimates log Z, which is 0 here, on the
+way.
 
 `python examples/two_modes.py modes.png` also draws the picture.
 """

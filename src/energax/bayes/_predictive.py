@@ -85,6 +85,10 @@ class Predictive:
             raise BadInput(
                 "draws", f"{name!r} of shape {self.theta[name].shape}", f"(n, *{energy.spaces[name].shape})"
             )
+        not_finite = [k for k, v in self.theta.items() if not np.isfinite(v).all()]
+        if not_finite:
+            remedy = "Draws that are not finite diverged: use a smaller step, or another method."
+            raise BadInput("draws", f"values of {not_finite} that are not finite", "finite numbers", remedy)
         self.n = len(next(iter(self.theta.values())))
         ess: Any = draws.ess if isinstance(draws, Draws) and not draws.exact else []
         #: The number of independent draws that are worth as much.
