@@ -113,7 +113,7 @@ def main(path: str | None = None) -> dict[str, dict[str, float]]:
             "covered": float((error < 2 * deviation)[inside].mean()),
         }
         print(
-            f"{name}: deviation of f {out[name]['inside']:.3f} between the data, {out[name]['outside']:.3f} outside"
+            f"{name}: s.d. of f {out[name]['inside']:.3f} near the data, {out[name]['outside']:.3f} outside"
         )
         print(f"  true curve inside the band at {out[name]['covered']:.0%} of the points between the data")
         if name == "NUTS":
