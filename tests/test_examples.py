@@ -209,3 +209,88 @@ def test_gradient_estimators(capsys, tmp_path):
     for each in found.values():
         assert each["bias"] < 4.2 and each["end"] == pytest.approx(-1.5, abs=0.03)
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_eight_schools(capsys, tmp_path):
+    """P(τ < 1) against quadrature: centred draws miss the neck, others are within 4.2 standard errors."""
+    picture = tmp_path / "schools.png"
+    found = load(ROOT / "examples" / "eight_schools.py").main(str(picture))
+    centred, free, exact = found["centred"], found["non-centred"], found["exact"]["small"]
+    assert centred["divergent"] > 20 and not centred["trusted"] and "diverged" in centred["warnings"][0]
+    assert free["divergent"] == 0 and free["trusted"] and free["warnings"] == []
+    error = np.sqrt(exact * (1 - exact) / free["effective"])
+    assert abs(free["small"] - exact) < 4.2 * error and centred["small"] < exact - 0.03
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_two_modes(capsys, tmp_path):
+    picture = tmp_path / "modes.png"
+    found = load(ROOT / "examples" / "two_modes.py").main(str(picture))
+    walk, tempered = found["random walk"], found["parallel tempering"]
+    assert set(walk["by chain"]) == {0.0, 1.0}  # no chain ever crosses
+    assert "stay in different regions" in walk["warnings"][0] and tempered["warnings"] == []
+    assert "ParallelTempering" in walk["warnings"][0]
+    error = np.sqrt(0.65 * 0.35 / tempered["effective"])
+    assert abs(tempered["right"] - 0.65) < 4.2 * error  # missed with probability 3e-5
+    assert abs(found["log Z"]["value"]) < 4.2 * found["log Z"]["error"] < 0.2
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_bayesian_network(capsys, tmp_path):
+    """NUTS widens away from the data, the mean-field Gaussian does not; fits differ little near the data."""
+    picture = tmp_path / "network.png"
+    found = load(ROOT / "examples" / "bayesian_network.py").main(str(picture))
+    nuts, gaussian, fits = found.values()
+    assert nuts["R-hat"] < 1.02 and nuts["covered"] > 0.95 > 0.5 > fits["covered"]
+    assert nuts["outside"] > 5 * nuts["inside"] and nuts["outside"] > 4 * gaussian["outside"]
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_coal_mining(capsys, tmp_path):
+    """Every year that matters against the exact sum: 2 · 14 frequencies, missed with probability 1e-3."""
+    picture, module = tmp_path / "coal.png", load(ROOT / "examples" / "coal_mining.py")
+    assert len(module.COUNTS) == 112 and module.COUNTS.sum() == 191
+    found = module.main(str(picture))
+    exact = found.pop("exact")["p"]
+    assert set(found) == {"NUTS", "compound"} and module.FIRST + exact.argmax() == 1891
+    for each in found.values():
+        many = exact > 2e-3
+        error = np.sqrt(exact * (1 - exact) / each["effective"])
+        assert each["trusted"] and (np.abs(each["p"] - exact)[many] < 4.2 * error[many]).all()
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_parameter_posteriors(capsys, tmp_path):
+    """Slopes against the sum over a grid, within 4.2 standard errors; means of the others agree by method."""
+    picture, module = tmp_path / "posteriors.png", load(ROOT / "examples" / "parameter_posteriors.py")
+    rows = module.logistic_regression().rows
+    module.RNG = np.random.default_rng(0)
+    found = module.main(str(picture))
+    slope, bias = np.meshgrid(np.linspace(-1, 5, 301), np.linspace(-4, 4, 301), indexing="ij")
+    logits = slope[..., None] * rows["x"][:, 0] + bias[..., None]
+    log_p = (rows["y"] * logits - np.logaddexp(0, logits)).sum(-1) - (slope**2 + bias**2) / 8
+    p = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
+    mean = (p * slope).sum()
+    deviation = np.sqrt((p * slope**2).sum() - mean**2)
+    logistic = found["logistic regression"]
+    nuts, sgld, laplace, variational, _ = logistic.values()
+    for one, bias in ((nuts, 0), (sgld, 0.1), (variational, 0.02), (laplace, 0.3)):
+        off = abs(one["values"].mean() - mean) / deviation
+        assert off < bias + 4.2 / np.sqrt(one["effective"]), (off, one["effective"])
+    assert all(not one["warnings"] for one in (nuts, laplace, variational))
+    for name in ("mixture", "hidden Markov chain", "network"):
+        nuts, sgld, laplace, variational, refits = found[name].values()
+        assert "chains disagree" in nuts["warnings"][0]  # about the order of components, states or units
+        assert nuts["R-hat"] < 1.05  # and agree about what does not depend on it
+        if name == "network":  # SGLD has not mixed, and says so; Laplace is far off
+            assert "chains disagree" in sgld["warnings"][0]
+        near = (sgld, laplace, variational, refits) if name != "network" else (variational,)
+        for one in near:
+            assert abs(one["values"].mean() - nuts["values"].mean()) < nuts["values"].std()
+    assert all(0.05 < one["check"] < 0.95 for each in found.values() for one in each.values())
+    assert picture.stat().st_size > 10_000

@@ -146,3 +146,20 @@ def test_constraints_with_arrays_of_bounds_have_a_space():
     assert hash(space) == hash(space_of(constraints.interval(0.0, np.array([1.0, 2.0])), (2,)))
     with pytest.raises(BadInput, match="Interval"):
         space.check(np.array([0.5, 2.5]))
+
+
+def test_draws_carry_deterministic_sites_chain_by_chain():
+    def model(y):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 2.0))
+        numpyro.deterministic("twice", 2 * jnp.stack([mean, -mean]))
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    energy = from_numpyro(model, np.array([1.0, 2.0, 4.0]))
+    draws = sample(energy, 40, method=Langevin(), key=0)
+    both = energy.with_deterministic(draws)
+    chains = draws.chains["mean"]
+    np.testing.assert_allclose(both.chains["twice"], np.stack([2 * chains, -2 * chains], -1))
+    assert both.method == draws.method and both.info.keys() == draws.info.keys()
+    assert both.rhat.shape == (3,) and both.rhat[0] == draws.rhat[0]
+    with pytest.raises(BadInput, match="the Draws of sample"):
+        energy.with_deterministic(dict(draws))

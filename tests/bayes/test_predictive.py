@@ -170,3 +170,15 @@ def test_what_it_cannot_do_is_refused(regression):
         predictive(large, {k: np.asarray(v)[None] for k, v in large.starting_point().items()}).replicate(
             key=0
         )
+
+
+def test_functions_of_the_model_are_evaluated_at_every_draw(regression):
+    found = regression.apply(lambda model: {"end": model.predict(x=jnp.asarray(NEW[1]))})["end"]
+    np.testing.assert_allclose(found, regression.theta["weight"] @ NEW[1] + regression.theta["bias"])
+    assert found.shape == (4000,) and found.dtype == np.float64
+
+
+def test_draws_that_are_not_finite_are_refused(regression):
+    draws = {**regression.theta, "bias": np.where(np.arange(4000) == 7, np.nan, regression.theta["bias"])}
+    with pytest.raises(BadInput, match=r"\['bias'\] that are not finite.*smaller step"):
+        predictive(regression.energy, draws)

@@ -104,7 +104,9 @@ def test_a_poor_fit_warns_by_pareto_k():
         narrow = Quadratic(jnp.asarray([[1.0, 0.99], [0.99, 1.0]])).given(x=0.0)
     with pytest.warns(ConvergenceWarning, match=r"Pareto k-hat"):
         found = posterior(narrow, {}, VariationalGaussian())
-    assert found.pareto_k > 0.7
+    assert found.pareto_k > 0.7 and found.effective_share < 0.5
+    with pytest.warns(ConvergenceWarning, match=r"variational, mean-field cannot be trusted: Pareto k-hat"):
+        sample(narrow, 10, method=VariationalGaussian(), key=0)
     assert posterior(narrow, {}, VariationalGaussian("full-rank")).pareto_k < 0.7
 
 

@@ -170,3 +170,13 @@ def test_bad_input_is_refused_before_a_figure_is_opened(ask, sentence):
     with pytest.raises(BadInput, match=sentence):
         ask()
     assert plt.get_fignums() == []
+
+
+def test_coordinates_are_chosen_by_name():
+    ax = forest(DRAWS, ["x[1]", "m"])
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["x[1]", "m"]
+    axes = pairs(DRAWS, ["x[1]", "m"])
+    (dots,) = of_gid(axes[1, 0], "draws")
+    np.testing.assert_allclose(dots.get_offsets(), np.stack([X[..., 1].ravel(), 2 * X[..., 0].ravel()], 1))
+    with pytest.raises(BadInput, match=r"found \['x\[2\]'\]; expected some of \['m', 'x'\], or .*'x\[0\]'"):
+        forest(DRAWS, "x[2]")

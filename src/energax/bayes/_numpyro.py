@@ -12,8 +12,9 @@ import numpy as np
 
 from .._util.arrays import asarray
 from ..energy import Energy
-from ..errors import BadInput, Unsuitable, describe
+from ..errors import BadInput, Unsuitable, check_instance, describe
 from ..parameters import precision_of
+from ..samplers import Draws
 from ..spaces import Space, fixed, space_of
 
 
@@ -58,6 +59,28 @@ class NumPyroEnergy(Energy):
         with precision_of(self):
             latent = {name: asarray(np.asarray(draws[name])) for name in self.spaces}
             return jax.tree.map(np.asarray, jax.vmap(one)(latent))
+
+    def with_deterministic(self, draws: Draws) -> Draws:
+        """Return draws of the latent sites together with the deterministic sites, chain by chain.
+
+        So `plot` and the diagnostics show both, and divergent moves keep their places.
+
+        Args:
+            draws: the `Draws` of `sample`.
+        """
+        check_instance("draws", draws, Draws, "the Draws of sample(energy, …)")
+        shape = next(iter(draws.chains.values())).shape[:2]
+        flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in draws.chains.items()}
+        found = {k: v.reshape(*shape, *v.shape[1:]) for k, v in self.deterministic(flat).items()}
+        return Draws(
+            {**draws.chains, **found},
+            method=draws.method,
+            exact=draws.exact,
+            info=draws.info,
+            caveat=draws.caveat,
+            n=draws.n,
+            chains_checked=draws._checked,
+        )
 
     def _as_sites(self, latent: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values in the dtypes of the sites: binary ones are floats in energax."""

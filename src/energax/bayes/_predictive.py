@@ -85,6 +85,10 @@ class Predictive:
             raise BadInput(
                 "draws", f"{name!r} of shape {self.theta[name].shape}", f"(n, *{energy.spaces[name].shape})"
             )
+        not_finite = [k for k, v in self.theta.items() if not np.isfinite(v).all()]
+        if not_finite:
+            remedy = "Draws that are not finite diverged: use a smaller step, or another method."
+            raise BadInput("draws", f"values of {not_finite} that are not finite", "finite numbers", remedy)
         self.n = len(next(iter(self.theta.values())))
         ess: Any = draws.ess if isinstance(draws, Draws) and not draws.exact else []
         #: The number of independent draws that are worth as much.
@@ -117,6 +121,19 @@ class Predictive:
         self._space(name)
         means, variances = _average(self.energy, self, _moments, name, given)
         return means, variances
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """Return `function(model)` for the model at every draw of θ: arrays (n, …).
+
+        Such are draws of what is identified where the parameters are not: the values of a network, whose
+        hidden units can be exchanged, or sorted means of a mixture. The draws are in the order of
+        `draws[name]`, one chain after another.
+
+        Args:
+            function: of an energy, with operations of JAX, such as
+                `lambda model: jax.vmap(lambda x: model.predict(x=x))(grid)`.
+        """
+        return _apply(self.energy, self, function)
 
     def replicate(self, *, key: Any, n: int | None = None) -> dict[str, np.ndarray]:
         """Return `n` data sets like the data, each of the model at one draw of θ: (n, rows, …) by name.
@@ -187,6 +204,11 @@ def _over_draws(energy, function, theta, *arguments):
 
 def _theta(predicted: Predictive) -> dict[str, Any]:
     return {k: asarray(v) for k, v in predicted.theta.items()}
+
+
+@with_energy_precision
+def _apply(energy: ParameterEnergy, predicted: Predictive, function: Any) -> Any:
+    return jax.tree.map(np.asarray, _over_draws(energy, function, _theta(predicted)))
 
 
 @with_energy_precision

@@ -36,7 +36,7 @@ def trace(
 
     Args:
         draws: `Draws`, or a dict of arrays (n_chains, n_draws, …) by name.
-        names: the variables to show; by default all.
+        names: the variables to show, or coordinates such as "x[0]"; by default all variables.
         max_coordinates: how many coordinates are shown; a remark says how many are not.
         ax: axes whose place is taken; by default those of a new figure.
 
@@ -128,7 +128,7 @@ def rank(
 
     Args:
         draws: `Draws`, or a dict of arrays (n_chains, n_draws, …) by name.
-        names: the variables to show; by default all.
+        names: the variables to show, or coordinates such as "x[0]"; by default all variables.
         n_bins: the number of bins of ranks.
         max_coordinates: how many coordinates are shown; a remark says how many are not.
         ax: axes whose place is taken; by default those of a new figure.
@@ -213,7 +213,7 @@ def autocorrelation(
 
     Args:
         draws: `Draws`, or a dict of arrays (n_chains, n_draws, …) by name.
-        names: the variables to show; by default all.
+        names: the variables to show, or coordinates such as "x[0]"; by default all variables.
         max_lag: the largest distance; by default 60, or half of the draws.
         max_coordinates: how many coordinates are shown; a remark says how many are not.
         ax: axes whose place is taken; by default those of a new figure.

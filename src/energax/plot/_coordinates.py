@@ -51,15 +51,12 @@ def coordinates_of(draws: Any, names: Any, limit: int, argument: str = "max_coor
     arrays = {name: _check_chains(name, value) for name, value in chains.items()}
     if len({a.shape[:2] for a in arrays.values()}) > 1:
         raise BadInput("draws", "variables with different numbers of draws", "the same number for all")
+    labels = {name: _coordinate_names(name, a.shape[2:]) for name, a in arrays.items()}
+    chosen = _choose(names, labels)
     found: list[Coordinate] = []
-    total = 0
-    for name in _check_names(names, list(arrays)):
-        value = arrays[name]
-        flat = value.reshape(*value.shape[:2], -1)
-        total += flat.shape[2]
-        for i in range(min(flat.shape[2], limit - len(found))):
-            place = ", ".join(map(str, np.unravel_index(i, value.shape[2:]))) if value.ndim > 2 else ""
-            found.append(Coordinate(f"{name}[{place}]" if place else name, flat[..., i]))
+    for name, i in chosen[:limit]:
+        value = arrays[name].reshape(*arrays[name].shape[:2], -1)[..., i]
+        found.append(Coordinate(labels[name][i], value))
     if not found:
         raise BadInput("draws", "no coordinates", "at least one")
     shape = next(iter(arrays.values())).shape[:2]
@@ -67,7 +64,7 @@ def coordinates_of(draws: Any, names: Any, limit: int, argument: str = "max_coor
     if divergent is not None:
         divergent = np.asarray(divergent, bool)
         divergent = divergent if divergent.shape == shape and divergent.any() else None
-    return Coordinates(found, total - len(found), shape[0], divergent)
+    return Coordinates(found, len(chosen) - len(found), shape[0], divergent)
 
 
 def _check_chains(name: str, value: Any) -> np.ndarray:
@@ -82,12 +79,22 @@ def _check_chains(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _check_names(names: Any, known: list[str]) -> list[str]:
-    chosen = known if names is None else [names] if isinstance(names, str) else list(names)
-    unknown = [n for n in chosen if n not in known]
+def _coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """The names of the coordinates of a variable, such as x[0, 1]; that of a number is its own."""
+    return [f"{name}[{', '.join(map(str, i))}]" if i else name for i in np.ndindex(*shape)]
+
+
+def _choose(names: Any, known: dict[str, list[str]]) -> list[tuple[str, int]]:
+    """The chosen coordinates as pairs of a variable and a flat index; `known` has their names by variable."""
+    places = {label: (k, i) for k, labels in known.items() for i, label in enumerate(labels)}
+    chosen = list(known) if names is None else [names] if isinstance(names, str) else list(names)
+    unknown = [n for n in chosen if n not in known and n not in places]
     if unknown or not chosen:
-        raise BadInput("names", f"{unknown or 'none'}", f"some of {known}")
-    return chosen
+        example = next((label for label in places if label not in known), None)
+        expected = f"some of {list(known)}" + (f", or of coordinates such as {example!r}" if example else "")
+        raise BadInput("names", f"{unknown or 'none'}", expected)
+    pairs = [[(n, i) for i in range(len(known[n]))] if n in known else [places[n]] for n in chosen]
+    return [pair for each in pairs for pair in each]
 
 
 def grid(

@@ -26,7 +26,7 @@ def pairs(
 
     Args:
         draws: `Draws`, or a dict of arrays (n_chains, n_draws, …) by name.
-        names: the variables to show; by default all.
+        names: the variables to show, or coordinates such as "x[0]"; by default all variables.
         max_coordinates: how many coordinates are shown; a remark says how many are not.
         ax: axes whose place is taken; by default those of a new figure.
 
@@ -113,15 +113,29 @@ def _label(axes: np.ndarray, found: Coordinates) -> None:
     """Name the coordinates below the columns and beside the rows; ticks are at the edges only."""
     for i, each in enumerate(found.shown):
         below, beside = axes[-1, i], axes[i, 0]
-        below.set_xlabel(each.name, color=theme_of(below).ink, fontsize=9.5, parse_math=False)
+        box = below.get_window_extent()
+        width, height = (side / below.figure.dpi for side in (box.width, box.height))
+        name = _shortened(each.name, width)
+        below.set_xlabel(name, color=theme_of(below).ink, fontsize=9.5, parse_math=False)
         if i > 0:
-            beside.set_ylabel(each.name, color=theme_of(beside).ink, fontsize=9.5, parse_math=False)
+            name = _shortened(each.name, height)
+            beside.set_ylabel(name, color=theme_of(beside).ink, fontsize=9.5, parse_math=False)
         for j in range(1, i):
             axes[i, j].tick_params(labelleft=False)
             axes[i, j].sharey(axes[i, 0])
         below.locator_params(axis="x", nbins=4)
         if i > 0:
             beside.locator_params(axis="y", nbins=4)
+
+
+def _shortened(name: str, room: float) -> str:
+    """The end of a name that fits into so many inches: names of parameters differ at the end."""
+    if text_size(name, 9.5)[0] <= room:
+        return name
+    for start in range(1, len(name) - 3):
+        if text_size("…" + name[start:], 9.5)[0] <= room:
+            return "…" + name[start:]
+    return "…" + name[-3:]
 
 
 def _key_of_divergences(axes: np.ndarray, n: int) -> None:
@@ -149,7 +163,7 @@ def forest(
 
     Args:
         draws: `Draws`, or a dict of arrays (n_chains, n_draws, …) by name.
-        names: the variables to show; by default all.
+        names: the variables to show, or coordinates such as "x[0]"; by default all variables.
         levels: the probabilities of the thick and of the thin interval.
         by_chain: whether every chain has its own intervals.
         max_coordinates: how many coordinates are shown; a remark says how many are not.

@@ -34,6 +34,8 @@ _EVALUATION_DRAWS = 4000  # for the bound and its Pareto k̂
 _AT_ONCE = 100  # draws that are evaluated together
 #: Pareto k̂ above which a distribution is too far from the posterior. Vehtari et al. (2024).
 GOOD_PARETO_K = 0.7
+#: Share of effective draws above which q is near the posterior whatever the shape of the tail of its weights.
+_GOOD_SHARE = 0.9
 
 
 class VariationalGaussian(Method):
@@ -43,7 +45,7 @@ class VariationalGaussian(Method):
     draws u = μ + Rz that are fixed: z has mean 0 and, with enough draws, covariance I exactly. The ELBO is
     then an ordinary function of μ and R, which L-BFGS maximises until its gradient vanishes, and results
     repeat. A quadratic E is solved exactly. The bound and the Pareto k̂ of the weights p/q come from other
-    draws; above 0.7 the posterior warns that q is too far from it.
+    draws; above 0.7 the posterior warns that q is too far from it, unless nearly all weights are equal.
 
     Args:
         family: "mean-field", independent coordinates; "full-rank", any covariance, for up to 512 coordinates;
@@ -137,7 +139,12 @@ class VariationalGaussian(Method):
         return FlowPosterior(query, found, self, key)
 
     def sample(self, query, n, key):
-        return self.posterior(query, None)._draw(n, key)
+        found = self.posterior(query, None)
+        if found.problem:
+            # Draws of q are exact, so that their own diagnostics cannot find this.
+            message = f"Results by {found.method} cannot be trusted: {found.problem}."
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        return found._draw(n, key)
 
     def log_prob(self, query, key):
         bound = _bound(self.fit(query)["log_weights"], self.label)
@@ -173,9 +180,18 @@ class _Diagnosed(UnconstrainedPosterior):
             _, k = import_arviz().psislw(self._found["log_weights"].astype(float))
         return self._query.unbatch(np.atleast_1d(np.asarray(k)))
 
+    @functools.cached_property
+    def effective_share(self) -> Any:
+        """(Σ w)² / (n Σ w²) of the weights w = p/q of draws of q, per row: 1 if q is the posterior."""
+        logs = self._found["log_weights"].astype(float)
+        w = np.exp(logs - logs.max(1, keepdims=True))
+        return self._query.unbatch(w.mean(1) ** 2 / (w**2).mean(1))
+
     @property
     def problem(self):
-        k = float(np.max(self.pareto_k))
+        # Weights that are nearly equal may have a heavy tail, as the posterior of a logistic regression has.
+        far = np.atleast_1d(self.effective_share) < _GOOD_SHARE
+        k = float(np.max(np.atleast_1d(self.pareto_k)[far], initial=0.0))
         if k <= GOOD_PARETO_K:
             return ""
         reason = f"Pareto k-hat is {k:.2f}, above {GOOD_PARETO_K}"
