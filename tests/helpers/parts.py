@@ -260,7 +260,7 @@ INFERENCES = {
     "LikelihoodWeighting": InferenceExample(
         "BayesianNetwork",
         lambda: infer.LikelihoodWeighting(100),
-        lambda e, d, m: _posterior(e, d, m).normalised_weights()[0],
+        lambda e, d, m: _posterior(e, d, m).weights,
         "RBM",
         _posterior,
         r"LikelihoodWeighting needs a Bayesian network.*Use Exact\(\)",
