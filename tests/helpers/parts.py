@@ -423,6 +423,8 @@ OPTIONS = {
     "energies.Katz": energies.Katz,
     "energies.KneserNey": energies.KneserNey,
     "bayes.Bayes": lambda: bayes.Bayes(beta=0.5, loss=learn.CrossEntropy()),
+    "infer.AdaptiveMixture": lambda: infer.AdaptiveMixture(2, df=None),
+    "infer.Exceeds": lambda: infer.Exceeds(ENERGIES["RBM"](), 1.5),
     "kernels.RBF": lambda: kernels.RBF([0.5, 2.0]),
     "kernels.Matern": lambda: kernels.Matern(0.5, nu=2.5),
     "kernels.RationalQuadratic": kernels.RationalQuadratic,

@@ -12,9 +12,9 @@ from ...energy import Energy, checked_energy
 from ...errors import BadInput, EnergaxError, check_whole_number
 from ...missing import value_of
 from ...samplers import Draws, Sampler, run_chains
+from .._expectation import values_at
 from .._map_rows import fill_missing, map_rows
 from .._method import Cost, Method
-from .._expectation import values_at
 from .._posterior import Posterior, draws_by_row, has_mean
 from .._query import Query
 from .weights import mean_of_draws

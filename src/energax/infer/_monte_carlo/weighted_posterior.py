@@ -113,7 +113,8 @@ class WeightedDraws(Draws):
         wild = self._row_pareto_k > GOOD_PARETO_K
         if wild.any():
             where = f" in {int(wild.sum())} of {wild.size} rows" if self._batched else ""
-            return f"Pareto k-hat is {self._row_pareto_k.max():.2f}, above {GOOD_PARETO_K}{where}; {self._remedy}"
+            found = f"Pareto k-hat is {self._row_pareto_k.max():.2f}, above {GOOD_PARETO_K}{where}"
+            return f"{found}; {self._remedy}" if self._remedy else found
         return ""
 
     @functools.cached_property
@@ -133,8 +134,8 @@ class WeightedPosterior(Posterior):
         query: the query.
         draws: the `WeightedDraws`, of all hidden variables.
         key: the key of the query.
-        log_normaliser: log Z, if mean weights are exp(−F(given)) and Z is known; the log evidence is then that
-            of the same draws.
+        log_normaliser: log Z, if mean weights are exp(−F(given)) and Z is known; the log evidence is then
+            that of the same draws.
         evidence_kind: its kind.
 
     Attributes:
@@ -221,7 +222,9 @@ class WeightedPosterior(Posterior):
         """Return `n` draws, chosen with probabilities that are the weights."""
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         chosen = [generator.choice(self.draws.n, n, p=w) for w in self.draws.row_weights]
-        picked = {k: np.stack([v[i] for v, i in zip(v, chosen, strict=True)]) for k, v in self._rows().items()}
+        picked = {
+            k: np.stack([v[i] for v, i in zip(v, chosen, strict=True)]) for k, v in self._rows().items()
+        }
         chains = {k: np.swapaxes(v, 0, 1)[None] if self._query.batched else v for k, v in picked.items()}
         return Draws(chains, method=f"{self.method}, resampled", chains_checked=self.draws)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -122,8 +122,8 @@ def _least_effective_size(draws: Draws, n: int) -> float:
 def pareto_k(log_weights: np.ndarray) -> np.ndarray:
     """Return the Pareto k̂ of the weights of every row (n, draws): below 0.7 their mean can be trusted.
 
-    The largest weights are fitted by a generalised Pareto distribution, whose moments of order 1 / k and above
-    are infinite. Equal weights have k̂ = −∞.
+    The largest weights are fitted by a generalised Pareto distribution, whose moments of order 1 / k and
+    above are infinite. Equal weights have k̂ = −∞.
 
     Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling.
 
