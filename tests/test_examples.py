@@ -209,3 +209,16 @@ def test_gradient_estimators(capsys, tmp_path):
     for each in found.values():
         assert each["bias"] < 4.2 and each["end"] == pytest.approx(-1.5, abs=0.03)
     assert picture.stat().st_size > 10_000
+
+
+def test_rare_events(capsys, tmp_path):
+    """All within 4.2 standard errors of quadrature; the optimal proposal has only those of its cells."""
+    picture = tmp_path / "events.png"
+    found = load(ROOT / "examples" / "rare_events.py").main(str(picture))
+    truth = found.pop("truth")["value"]
+    plain, shifted, adapted, optimal = (found[name]["draws"] for name in found)
+    assert plain > 1000 * shifted and shifted > 10 * adapted and adapted > 1000 * optimal
+    assert found.pop("optimal")["value"] == pytest.approx(truth, rel=1e-3)
+    for each in found.values():
+        assert abs(each["value"] - truth) < 4.2 * each["stderr"]
+    assert picture.stat().st_size > 10_000

@@ -112,7 +112,7 @@ def expectation(
             array. For an event f(x) ≥ t that is rare, `Exceeds(f, t)`.
         given: values by name; one example, or rows with one more leading axis.
         method: a method of `posterior`, or its name; None chooses one.
-        key: an int or a JAX key.
+        key: an int or a JAX key; needed also if the posterior is exact, since E[f] is a mean over its draws.
 
     Returns:
         an `Estimate` of the shape of f, with one more leading axis for rows.
@@ -127,7 +127,7 @@ def expectation(
     query.check_inputs("expectation")
     argument_names(function, query.spaces)
     chosen = choose("posterior", query, method)
-    return chosen.expectation(query, function, as_key(0) if key is None else as_key(key))
+    return chosen.expectation(query, function, check_key(key, chosen, "posterior", query))
 
 
 @with_energy_precision

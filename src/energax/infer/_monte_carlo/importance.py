@@ -278,7 +278,7 @@ def _warn_of_products(logs: np.ndarray, unseen: np.ndarray) -> None:
         else:
             return
     message = f"Importance: an expectation cannot be trusted: {problem}."
-    warnings.warn(message, ConvergenceWarning, stacklevel=5)
+    warnings.warn(message, ConvergenceWarning, stacklevel=6)
 
 
 # -- exact parts ---------------------------------------------------------------------------------

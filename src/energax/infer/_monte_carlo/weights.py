@@ -106,10 +106,10 @@ def mean_of_draws(values: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndar
         for i in np.flatnonzero(np.ptp(columns.astype(float), axis=0)):
             chains = columns[: n_whole * length, i].reshape(n_whole, length)
             ess[i] = effective_size(chains) * n / chains.size
-    ess = ess.reshape(mean.shape)
-    error = error * np.sqrt(n / ess)
+    sizes = ess.reshape(mean.shape)
+    error = error * np.sqrt(n / sizes)
     if values.dtype == bool:
-        error = np.maximum(error, least_error_of_probability(mean, ess))
+        error = np.maximum(error, least_error_of_probability(mean, sizes))
     return mean, error
 
 
