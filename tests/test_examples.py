@@ -211,6 +211,7 @@ def test_gradient_estimators(capsys, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_rare_events(capsys, tmp_path):
     """All within 4.2 standard errors of quadrature; the optimal proposal has only those of its cells."""
     picture = tmp_path / "events.png"

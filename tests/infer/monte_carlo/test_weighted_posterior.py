@@ -156,7 +156,7 @@ def encoder(x):
 
 @pytest.mark.parametrize("proposal", [None, encoder, Shear(), AdaptiveMixture(2, 4, 300)], ids=repr)
 def test_standard_errors_of_log_p_are_those_of_repetitions(proposal):
-    """200 scores of log p(x) have spread 1: their root mean square is within 0.2, four standard deviations."""
+    """200 scores of log p(x): their root mean square is within 0.2 of 1, four standard deviations."""
     rows = np.repeat(X[:1], 200, axis=0)
     found = log_prob(factor, {"x": rows}, Importance(proposal, 4000), key=1)
     truth = stats.multivariate_normal(np.zeros(4), COVARIANCE).logpdf(rows)

@@ -45,7 +45,8 @@ class AdaptiveMixture(eqx.Module):
     >>> from energax.energies import NeuralEnergy
     >>> from energax.infer import Exceeds, Importance, expectation
     >>> bowl = NeuralEnergy(lambda x: 0.0 * x.sum(), 1, confinement=1.0)                        # N(0, 1)
-    >>> tail = expectation(bowl, Exceeds(lambda x: x[0], 5.0), method=Importance(AdaptiveMixture()), key=0)
+    >>> method = Importance(AdaptiveMixture(), n_samples=10_000)
+    >>> tail = expectation(bowl, Exceeds(lambda x: x[0], 5.0), method=method, key=0)
     >>> bool(abs(tail.value / 2.8665e-7 - 1) < 0.1)                                            # P(x ≥ 5)
     True
     """
@@ -149,7 +150,8 @@ def adapt(
         return jax.tree.map(lambda a, b: jnp.where(usable, a, b), new, components), None
 
     first = _start(settings, start, start_key)
-    return jax.lax.scan(improve, first, jax.random.split(key, settings.n_rounds))[0]
+    final = jax.lax.scan(improve, first, jax.random.split(key, settings.n_rounds))[0]
+    return final
 
 
 def _start(settings: AdaptiveMixture, start: Student, key: Any) -> Components:
