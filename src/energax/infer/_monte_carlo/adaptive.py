@@ -43,7 +43,7 @@ class AdaptiveMixture(eqx.Module):
     Adaptive importance sampling in general mixture classes.
 
     >>> from energax.energies import NeuralEnergy
-    >>> from energax.infer import Exceeds, Importance, expectation
+    >>> from energax.infer import AdaptiveMixture, Exceeds, Importance, expectation
     >>> bowl = NeuralEnergy(lambda x: 0.0 * x.sum(), 1, confinement=1.0)                        # N(0, 1)
     >>> method = Importance(AdaptiveMixture(), n_samples=10_000)
     >>> tail = expectation(bowl, Exceeds(lambda x: x[0], 5.0), method=method, key=0)
