@@ -294,3 +294,17 @@ def test_parameter_posteriors(capsys, tmp_path):
             assert abs(one["values"].mean() - nuts["values"].mean()) < nuts["values"].std()
     assert all(0.05 < one["check"] < 0.95 for each in found.values() for one in each.values())
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_rare_events(capsys, tmp_path):
+    """All within 4.2 standard errors of quadrature; the optimal proposal has only those of its cells."""
+    picture = tmp_path / "events.png"
+    found = load(ROOT / "examples" / "rare_events.py").main(str(picture))
+    truth = found.pop("truth")["value"]
+    plain, shifted, adapted, optimal = (found[name]["draws"] for name in found)
+    assert plain > 1000 * shifted and shifted > 10 * adapted and adapted > 1000 * optimal
+    assert found.pop("optimal")["value"] == pytest.approx(truth, rel=1e-3)
+    for each in found.values():
+        assert abs(each["value"] - truth) < 4.2 * each["stderr"]
+    assert picture.stat().st_size > 10_000

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .fitting import Fit as Fit
     from .fitting import fit as fit
     from .infer import argmin as argmin
+    from .infer import expectation as expectation
     from .infer import log_partition as log_partition
     from .infer import log_prob as log_prob
     from .infer import plan as plan
@@ -69,7 +70,7 @@ _HOME = {
     "estimate": ("Estimate",),
     "evaluate": ("compare",),
     "fitting": ("Checkpoint", "Fit", "fit"),
-    "infer": ("argmin", "log_partition", "log_prob", "plan", "posterior", "sample"),
+    "infer": ("argmin", "expectation", "log_partition", "log_prob", "plan", "posterior", "sample"),
     "missing": ("Masked",),
     "optimum": ("constrained", "curvature", "whiten"),
     "saving": ("load", "save"),

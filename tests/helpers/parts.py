@@ -260,7 +260,7 @@ INFERENCES = {
     "LikelihoodWeighting": InferenceExample(
         "BayesianNetwork",
         lambda: infer.LikelihoodWeighting(100),
-        lambda e, d, m: _posterior(e, d, m).normalised_weights()[0],
+        lambda e, d, m: _posterior(e, d, m).weights,
         "RBM",
         _posterior,
         r"LikelihoodWeighting needs a Bayesian network.*Use Exact\(\)",
@@ -423,6 +423,8 @@ OPTIONS = {
     "energies.Katz": energies.Katz,
     "energies.KneserNey": energies.KneserNey,
     "bayes.Bayes": lambda: bayes.Bayes(beta=0.5, loss=learn.CrossEntropy()),
+    "infer.AdaptiveMixture": lambda: infer.AdaptiveMixture(2, df=None),
+    "infer.Exceeds": lambda: infer.Exceeds(ENERGIES["RBM"](), 1.5),
     "kernels.RBF": lambda: kernels.RBF([0.5, 2.0]),
     "kernels.Matern": lambda: kernels.Matern(0.5, nu=2.5),
     "kernels.RationalQuadratic": kernels.RationalQuadratic,

@@ -2,7 +2,9 @@
 
 from ._exact.closed_form import Exact as Exact
 from ._exact.enumeration import Enumeration as Enumeration
+from ._expectation import Exceeds as Exceeds
 from ._functions import argmin as argmin
+from ._functions import expectation as expectation
 from ._functions import log_partition as log_partition
 from ._functions import log_prob as log_prob
 from ._functions import plan as plan
@@ -18,6 +20,7 @@ from ._method import Cost as Cost
 from ._method import Method as Method
 from ._method import Minimum as Minimum
 from ._method import Plan as Plan
+from ._monte_carlo.adaptive import AdaptiveMixture as AdaptiveMixture
 from ._monte_carlo.ancestral import Ancestral as Ancestral
 from ._monte_carlo.annealed import AnnealedImportance as AnnealedImportance
 from ._monte_carlo.bridge import BridgeSampling as BridgeSampling

@@ -68,15 +68,15 @@ def candidates(task: str, energy: Energy) -> tuple[Method, ...]:
 def _find_candidates(task: str, energy: Any) -> tuple[Method, ...]:
     name = energy.inference(task) if energy.knows("inference") else None
     own = [] if name is None else [as_method(name)]
-    methods = [m for m in (*own, *_automatic_methods()) if task in m.tasks]
+    methods = [m for m in (*own, *_automatic_methods(task)) if task in m.tasks]
     return tuple(sorted(methods, key=lambda m: m.priority))
 
 
 @functools.cache
-def _automatic_methods() -> tuple[Method, ...]:
-    """Return the automatic methods of the catalog, and MCMC with each of its automatic samplers."""
+def _automatic_methods(task: str) -> tuple[Method, ...]:
+    """Return the methods of the catalog that are automatic for a task, and MCMC with automatic samplers."""
     classes = [row.load() for row in of_kind("inference")]
-    return (*[c() for c in classes if c.automatic], *[MCMC(s) for s in automatic_samplers()])
+    return (*[c() for c in classes if c.is_automatic(task)], *[MCMC(s) for s in automatic_samplers()])
 
 
 # -- methods by name -----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from ..samplers import Draws
 from ..spaces import as_columns
 from ._choose import as_method, check_key, choose, choose_approximation
 from ._exact.conditional import ConditionalQuery
+from ._expectation import argument_names
 from ._method import TASKS, Minimum, Plan
 from ._monte_carlo.mcmc import MCMC
 from ._posterior import Posterior
@@ -89,6 +90,44 @@ def posterior(
     found = chosen.posterior(query, check_key(key, chosen, "posterior", query))
     _warn_of_problem(found)
     return found
+
+
+@with_energy_precision
+def expectation(
+    energy: Energy,
+    function: Callable[..., Any],
+    given: Mapping[str, Any] | None = None,
+    method: Any = None,
+    *,
+    key: Any = None,
+) -> Estimate:
+    """Return E[f(variables) | given] with its Monte Carlo standard error.
+
+    By the `expectation` of the posterior, for every method of `posterior`. `Importance` draws where |f| p is
+    large if its proposal is an `AdaptiveMixture`, or is chosen so; this finds probabilities of rare events.
+
+    Args:
+        energy: the energy.
+        function: f of one example. Its arguments are names of variables; it returns a number, a bool or an
+            array. For an event f(x) ≥ t that is rare, `Exceeds(f, t)`.
+        given: values by name; one example, or rows with one more leading axis.
+        method: a method of `posterior`, or its name; None chooses one.
+        key: an int or a JAX key; needed also if the posterior is exact, since E[f] is a mean over its draws.
+
+    Returns:
+        an `Estimate` of the shape of f, with one more leading axis for rows.
+
+    >>> from energax.energies import NeuralEnergy
+    >>> bowl = NeuralEnergy(lambda x: 0.0 * x.sum(), 1, confinement=1.0)              # N(0, 1)
+    >>> expectation(bowl, lambda x: x[0] ** 2, method="importance", key=0)
+    1.0... ± 0.00... (estimate)
+    """
+    query = Query(energy, given)
+    query.check_targets("expectation")
+    query.check_inputs("expectation")
+    argument_names(function, query.spaces)
+    chosen = choose("posterior", query, method)
+    return chosen.expectation(query, function, check_key(key, chosen, "posterior", query))
 
 
 @with_energy_precision

@@ -103,7 +103,7 @@ def test_a_single_draw_has_no_error_to_show():
 
 def test_the_error_of_few_draws():
     """Over 2000 runs of 5 draws the squared standard error is, on average, the variance of the runs."""
-    from energax.infer._monte_carlo.importance import log_mean
+    from energax.infer._monte_carlo.weighing import log_mean
 
     weights = np.random.default_rng(0).uniform(1, 1.2, size=(2000, 5))
     value, error, _ = (np.asarray(a) for a in jax.vmap(log_mean)(jnp.log(jnp.asarray(weights))))

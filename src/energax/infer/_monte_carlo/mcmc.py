@@ -12,10 +12,12 @@ from ...energy import Energy, checked_energy
 from ...errors import BadInput, EnergaxError, check_whole_number
 from ...missing import value_of
 from ...samplers import Draws, Sampler, run_chains
+from .._expectation import values_at
 from .._map_rows import fill_missing, map_rows
 from .._method import Cost, Method
-from .._posterior import Posterior, has_mean
+from .._posterior import Posterior, draws_by_row, has_mean
 from .._query import Query
+from .weights import mean_of_draws
 
 
 class MCMC(Method):
@@ -166,6 +168,10 @@ class SampledPosterior(Posterior):
 
     def _compute_mean(self):
         return {k: v.mean(0) for k, v in self._rows().items() if has_mean(self.spaces[k])}
+
+    def _compute_expectation(self, function, key):
+        values = values_at(self._query, draws_by_row(self._query, self.draws), function)
+        return mean_of_draws(values, self.draws)
 
     def _compute_joint(self, names):
         shape = [self.spaces[n].n_values for n in names]

@@ -12,12 +12,14 @@ from jax.flatten_util import ravel_pytree
 
 from ..._util.arrays import asarray
 from ...distributions import is_discrete
-from ...energy import Energy, free_energy
+from ...energy import Energy, free_energy, supports_call
 from ...errors import BadInput
 from ...samplers import Langevin, run_chains
+from .._map_rows import map_rows
 from .._optimise.lbfgs import start_in
 
 _DEGREES = 5
+_PILOT_DRAWS = 2048
 
 
 # -- proposals of the caller ---------------------------------------------------------------------
@@ -25,8 +27,13 @@ _DEGREES = 5
 
 def log_weight(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> Any:
     """Return −F(given, drawn) − log q(drawn) of one draw from the proposal."""
+    return weighted_draw(row, key, energy, proposal)[1]
+
+
+def weighted_draw(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> tuple[dict[str, Any], Any]:
+    """Return one draw from the proposal, by name, and −F(given, drawn) − log q(drawn)."""
     drawn, log_q = propose(row, key, energy, proposal)
-    return -free_energy(energy, {**row, **drawn}) - log_q
+    return drawn, -free_energy(energy, {**row, **drawn}) - log_q
 
 
 def propose(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> tuple[dict[str, Any], Any]:
@@ -94,8 +101,8 @@ class Student(NamedTuple):
 
 def unconstrained_target(
     row: dict[str, Any], energy: Energy, real: tuple[str, ...]
-) -> tuple[Callable[[Any], Any], Any]:
-    """Return F(given, x(u)) − log |dx/du| as a function of a flat u in ℝᵈ, and a start."""
+) -> tuple[Callable[[Any], Any], Any, Callable[[Any], dict[str, Any]]]:
+    """Return F(given, x(u)) − log |dx/du| as a function of a flat u in ℝᵈ, a start, and x(u) by name."""
     spaces = energy.spaces
     start, unravel = ravel_pytree({n: start_in(spaces[n], None) for n in real})
 
@@ -107,7 +114,11 @@ def unconstrained_target(
             log_det = log_det + jnp.sum(bijection.log_abs_det_jacobian(u[name], x[name]))
         return free_energy(energy, {**row, **x}) - log_det
 
-    return target, start
+    def constrained(flat):
+        u = unravel(flat)
+        return {name: spaces[name].bijection(u[name]) for name in real}
+
+    return target, start, constrained
 
 
 def fit_laplace(target: Callable[[Any], Any], start: Any) -> Student:
@@ -137,12 +148,10 @@ def _newton(target, start, n_steps=30):
 
 
 def fit_pilot(energy: Energy, real: tuple[str, ...], key: Any) -> Student:
-    """Return a Student t with the mean and covariance of a short run of Langevin chains."""
-    others = [n for n in energy.spaces if n not in real]
-    marginal = energy.over(*others) if others else energy
-    draws = run_chains(Langevin(), marginal, 2048, key=key, n_chains=32, warmup=500, thin=4)
-    u = [np.asarray(energy.spaces[n].bijection.inv(draws[n])).reshape(draws.n, -1) for n in sorted(real)]
-    flat = np.concatenate(u, axis=1)
+    """Return a Student t with the mean and covariance of exact draws, or of short Langevin chains."""
+    draws = _pilot_draws(energy, real, key)
+    u = [np.asarray(energy.spaces[n].bijection.inv(draws[n])) for n in sorted(real)]
+    flat = np.concatenate([v.reshape(len(v), -1) for v in u], axis=1)
     flat = flat[np.isfinite(flat).all(1)]
     covariance = np.atleast_2d(np.cov(flat.T)) + 1e-6 * np.eye(flat.shape[1])
     eigenvalues, vectors = np.linalg.eigh(covariance)
@@ -151,25 +160,41 @@ def fit_pilot(energy: Energy, real: tuple[str, ...], key: Any) -> Student:
     return Student(*(asarray(a, jnp.zeros(()).dtype) for a in (flat.mean(0), vectors * spread, spread)))
 
 
-def student_log_density(white: Any) -> Any:
-    """Return log q of a standard Student t with 5 degrees of freedom in ℝᵈ, at `white` (d,)."""
+def _pilot_draws(energy: Energy, real: tuple[str, ...], key: Any) -> Any:
+    if energy.knows("draw", ()) and supports_call(energy.draw, key):
+        return map_rows(_draw_real, {}, _PILOT_DRAWS, energy, real, key=key, numbers_per_row=64)
+    others = [n for n in energy.spaces if n not in real]
+    marginal = energy.over(*others) if others else energy
+    return run_chains(Langevin(), marginal, _PILOT_DRAWS, key=key, n_chains=32, warmup=500, thin=4)
+
+
+def _draw_real(row, key, energy, real):
+    drawn = energy.draw(key)
+    return {n: drawn[n] for n in real}
+
+
+def student_log_density(white: Any, df: int | None = _DEGREES) -> Any:
+    """Return log q at `white` (d,) of a standard Student t with `df` degrees of freedom; None is a normal."""
     d = white.shape[0]
-    half = asarray(_DEGREES / 2, white.dtype)
+    if df is None:
+        return -0.5 * (white @ white) - 0.5 * d * jnp.log(asarray(2 * jnp.pi, white.dtype))
+    half = asarray(df / 2, white.dtype)
     lgamma = jax.scipy.special.gammaln
-    log_q = lgamma(half + d / 2) - lgamma(half) - 0.5 * d * jnp.log(_DEGREES * jnp.pi)
-    return log_q - (half + d / 2) * jnp.log1p(white @ white / _DEGREES)
+    log_q = lgamma(half + d / 2) - lgamma(half) - 0.5 * d * jnp.log(df * jnp.pi)
+    return log_q - (half + d / 2) * jnp.log1p(white @ white / df)
 
 
-def draw_student(key: Any, d: int, dtype: Any) -> Any:
-    """Return one draw of a standard Student t with 5 degrees of freedom in ℝᵈ."""
+def draw_student(key: Any, d: int, dtype: Any, df: int | None = _DEGREES) -> Any:
+    """Return one draw of a standard Student t with `df` degrees of freedom in ℝᵈ, None for a normal."""
+    if df is None:
+        return jax.random.normal(key, (d,), dtype)
     # χ² with integer degrees is a sum of squared normals: faster to draw and to compile than a gamma variate.
-    normals = jax.random.normal(key, (d + _DEGREES,), dtype)
-    return normals[:d] * jnp.sqrt(_DEGREES / jnp.sum(normals[d:] ** 2))
+    normals = jax.random.normal(key, (d + df,), dtype)
+    return normals[:d] * jnp.sqrt(df / jnp.sum(normals[d:] ** 2))
 
 
-def student_log_weight(key: Any, target: Callable[[Any], Any], student: Student) -> Any:
-    """Return −target(u) − log q(u) of one draw u from a Student t with 5 degrees of freedom."""
+def propose_student(key: Any, student: Student) -> tuple[Any, Any]:
+    """Return one draw u of a Student t with 5 degrees of freedom, and log q(u)."""
     mean, factor, spread = student
     white = draw_student(key, mean.shape[0], mean.dtype)
-    log_q = student_log_density(white) - jnp.log(spread).sum()
-    return -target(mean + factor @ white) - log_q
+    return mean + factor @ white, student_log_density(white) - jnp.log(spread).sum()

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from ...algorithms.weights import least_error_of_probability, weighted_mean
 from ...errors import ConvergenceWarning
 from ...estimate import Estimate, Kind
+from ...samplers import Draws, import_arviz
 
 #: The part of the weights that must be effective for their spread to be a standard error as it is.
 _ENOUGH = 0.25
 #: The variance of log-weights above which the standard error does not rise: e^7 of 100 weights is 3 nats.
 _WIDEST = 7.0
+#: Pareto k̂ above which a mean of weights cannot be trusted. Vehtari et al. (2024).
+GOOD_PARETO_K = 0.7
+#: Log-weights that differ by less are equal, but for rounding.
+_EQUAL = 1e-4
 
 
 def as_estimate(value: float, stderr: float, kind: Kind, method: str, df: float | None = None) -> Estimate:
@@ -57,7 +63,7 @@ def log_mean_weight(log_weights: np.ndarray) -> LogMean:
 def warn_low_ess(method: str, ess: np.ndarray, k: int, quantity: str, remedy: str) -> None:
     """Warn if the effective sample size of `k` weights is too low in some rows."""
     # A single draw has no spread to estimate its error from: fewer than two are always too few.
-    low = ess < max(2, min(30, 0.1 * k))
+    low = ess < least_effective_draws(k)
     if low.any():
         warnings.warn(
             f"{method}: {quantity} rests on {ess.min():.1f} effective draws of {k} "
@@ -67,18 +73,71 @@ def warn_low_ess(method: str, ess: np.ndarray, k: int, quantity: str, remedy: st
         )
 
 
+def least_effective_draws(k: int) -> float:
+    """Return how many of `k` weighted draws must be effective for their spread to be a standard error."""
+    return max(2, min(30, 0.1 * k))
+
+
 def effective_size(chains: np.ndarray) -> float:
     """Return the effective number of draws of chains, (n_chains, n_draws), for their mean; at least 1.
 
     >>> 500 < effective_size(np.random.default_rng(0).normal(size=(4, 250))) <= 1000
     True
     """
-    found = float(_import_arviz().ess(np.asarray(chains, float), method="mean"))
+    found = float(import_arviz().ess(np.asarray(chains, float), method="mean"))
     return min(max(found, 1.0), float(chains.size)) if np.isfinite(found) else 1.0
 
 
-def _import_arviz() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz
-    return arviz
+def mean_of_draws(values: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means of values at draws and their standard errors, (rows, *shape).
+
+    Args:
+        values: (rows, n, *shape), at the draws of all chains, one chain after another.
+        draws: the draws. Independent ones count fully; of chains the effective number is that of the values,
+            and of draws taken from chains in random order the smallest of these chains.
+    """
+    rows, n = values.shape[:2]
+    mean, error = weighted_mean(values, np.full((rows, n), 1 / n))
+    if draws.exact:
+        return mean, error
+    ess = np.full(mean.shape, _least_effective_size(draws, n)).ravel()
+    length = next(iter(draws.chains.values())).shape[1]
+    n_whole = n // length  # the last chain may be cut off
+    if draws._checked is None and n_whole:
+        columns = np.moveaxis(values, 1, 0).reshape(n, -1)
+        for i in np.flatnonzero(np.ptp(columns.astype(float), axis=0)):
+            chains = columns[: n_whole * length, i].reshape(n_whole, length)
+            ess[i] = effective_size(chains) * n / chains.size
+    sizes = ess.reshape(mean.shape)
+    error = error * np.sqrt(n / sizes)
+    if values.dtype == bool:
+        error = np.maximum(error, least_error_of_probability(mean, sizes))
+    return mean, error
+
+
+def _least_effective_size(draws: Draws, n: int) -> float:
+    """Return the smallest effective number of draws of a coordinate, at least 1."""
+    finite = draws.ess[np.isfinite(draws.ess)]
+    return float(np.clip(finite.min(initial=n), 1.0, n))
+
+
+def pareto_k(log_weights: np.ndarray) -> np.ndarray:
+    """Return the Pareto k̂ of the weights of every row (n, draws): below 0.7 their mean can be trusted.
+
+    The largest weights are fitted by a generalised Pareto distribution, whose moments of order 1 / k and
+    above are infinite. Equal weights have k̂ = −∞.
+
+    Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling.
+
+    >>> x = np.random.default_rng(0).normal(size=(2, 4000)) * np.array([[0.1], [4.0]])
+    >>> pareto_k(x) > GOOD_PARETO_K
+    array([False,  True])
+    """
+    log_weights = np.asarray(log_weights, float)
+    found = np.full(len(log_weights), -np.inf)
+    uneven = np.ptp(log_weights, axis=1) > _EQUAL
+    if uneven.any():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found[uneven] = np.atleast_1d(import_arviz().psislw(log_weights[uneven])[1])
+    return found

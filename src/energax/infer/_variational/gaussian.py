@@ -17,6 +17,7 @@ from ...errors import BadInput, ConvergenceWarning, check_number, check_whole_nu
 from ...estimate import Estimate
 from .._map_rows import map_rows
 from .._method import Cost, Method
+from .._monte_carlo.weights import GOOD_PARETO_K, pareto_k
 from .._query import Query
 from .flows import draw_flow, train_flow
 from .unconstrained import (
@@ -32,8 +33,6 @@ _MOST_CURVATURES = 4096  # coordinates whose curvature is computed for the start
 _MODE_ITERATIONS = 200  # of the search of a mode to start from
 _EVALUATION_DRAWS = 4000  # for the bound and its Pareto k̂
 _AT_ONCE = 100  # draws that are evaluated together
-#: Pareto k̂ above which a distribution is too far from the posterior. Vehtari et al. (2024).
-GOOD_PARETO_K = 0.7
 #: Share of effective draws above which q is near the posterior whatever the shape of the tail of its weights.
 _GOOD_SHARE = 0.9
 
@@ -173,12 +172,7 @@ class _Diagnosed(UnconstrainedPosterior):
     @functools.cached_property
     def pareto_k(self) -> Any:
         """The Pareto k̂ of the weights p/q of draws of q, per row: below 0.7, q is near the posterior."""
-        from ...samplers import import_arviz
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _, k = import_arviz().psislw(self._found["log_weights"].astype(float))
-        return self._query.unbatch(np.atleast_1d(np.asarray(k)))
+        return self._query.unbatch(pareto_k(self._found["log_weights"]))
 
     @functools.cached_property
     def effective_share(self) -> Any:
