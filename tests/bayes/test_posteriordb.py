@@ -1,4 +1,4 @@
-"""Ten posteriors of posteriordb: their densities by the reference draws, draws of NUTS, and one by NumPyro."""
+"""Ten posteriors of posteriordb: densities by the reference draws, draws of NUTS, and one by NumPyro."""
 
 from __future__ import annotations
 
