@@ -50,6 +50,7 @@ class Gibbs(Sampler):
     automatic = True
     automatic_in_learning = True
     priority = 0
+    can_start_impossible = True
 
     def __check_init__(self):
         if self.scan not in ("systematic", "random"):
@@ -96,6 +97,12 @@ class Gibbs(Sampler):
         if self.scan == "random" or self.first_overwritten(energy, observed) is None:
             return self
         return Gibbs(tuple(sorted(energy.spaces, key=lambda name: name in observed)))
+
+    def init_memory(self, energy, state, clamped=None):
+        return checked_energy(energy, state)
+
+    def is_valid_start(self, memory):
+        return jnp.isfinite(memory)
 
     def step(self, energy, state, key, clamped=None):
         # The order of the state does not help: JAX sorts dicts.
