@@ -295,6 +295,29 @@ def test_new_parameters_do_not_compile_again():
     assert abs(draws["x"].std() - 0.5) < 0.1
 
 
+def test_new_data_of_the_same_shape_does_not_compile_again():
+    """Data in the energy and data that are given: y ~ N(m + shift, 1) four times, m ~ N(0, 1)."""
+    traces = []
+
+    class Shifted(Energy):
+        shift: jax.Array
+
+        @property
+        def spaces(self):
+            return {"m": Real(), "y": Real(4)}
+
+        def __call__(self, *, m, y):
+            traces.append(1)
+            return 0.5 * m**2 + 0.5 * jnp.sum((y - m - self.shift) ** 2)
+
+    draw = lambda shift, y: sample(Shifted(jnp.array(shift)), 400, {"y": y}, method=NUTS(), key=0, warmup=100)
+    first = draw([0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0])
+    before = len(traces)
+    second = draw([1.0, 1.0, 1.0, 1.0], [-1.0, -2.0, -3.0, -4.0])
+    assert before > 0 and len(traces) == before
+    assert abs(first["m"].mean() - 2) < 0.2 and abs(second["m"].mean() + 2.8) < 0.2
+
+
 class Given(Energy):
     """Any function of one variable."""
 
