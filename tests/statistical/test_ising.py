@@ -57,7 +57,7 @@ def test_the_critical_lattice_has_the_exact_energy_and_specific_heat():
     Errors are those of the means of independent chains. The magnetisation is much slower than the energy:
     chains disagree about the mean of every spin, and a warning says so.
     """
-    side, n_chains = 32, 32
+    side, n_chains = 32, 20
     ising = Ising(jnp.asarray(CRITICAL, jnp.float32), side)
     with pytest.warns(ConvergenceWarning, match="the chains disagree"):
         draws = sample(ising, n_chains * 150, method=Gibbs(), key=0, n_chains=n_chains, warmup=2000, thin=20)
