@@ -163,3 +163,20 @@ def test_draws_carry_deterministic_sites_chain_by_chain():
     assert both.rhat.shape == (3,) and both.rhat[0] == draws.rhat[0]
     with pytest.raises(BadInput, match="the Draws of sample"):
         energy.with_deterministic(dict(draws))
+
+
+def test_new_data_of_the_same_shape_does_not_compile_again():
+    """y ~ N(m, 1) four times, m ~ N(0, 1): the mean of m is 4 / 5 of that of y."""
+    traces = []
+
+    def model(y):
+        traces.append(1)
+        m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+
+    first, second = (from_numpyro(model, np.full(4, v, np.float32)) for v in (1.0, -2.0))
+    means = [sample(first, 400, key=0, warmup=100)["m"].mean()]
+    before = len(traces)
+    means.append(sample(second, 400, key=0, warmup=100)["m"].mean())
+    assert len(traces) == before
+    np.testing.assert_allclose(means, [0.8, -1.6], atol=0.2)

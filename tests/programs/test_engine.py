@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextvars
+import time
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -50,3 +54,28 @@ def test_kept_values_follow_the_arguments():
         np.testing.assert_array_equal(scale(model, x)[0], 2 * np.ones(3))
         model[:] = 7
         np.testing.assert_array_equal(scale(model, x)[0], np.full(3, 14.0))
+
+
+class SlowHash:
+    """A constant whose hash takes long, so that threads look for a program at the same time."""
+
+    def __hash__(self):
+        time.sleep(0.02)
+        return 0
+
+
+def test_threads_share_one_trace():
+    """Functions with state, such as models of NumPyro, cannot be traced in two threads at once."""
+    traces = []
+
+    @programs.jit
+    def double(x, constant):
+        traces.append(1)
+        return 2 * x
+
+    constant = SlowHash()
+    with use_engine("xla"), concurrent.futures.ThreadPoolExecutor(4) as pool:
+        contexts = [contextvars.copy_context() for _ in range(4)]
+        futures = [pool.submit(c.run, double, jnp.ones(3), constant) for c in contexts]
+        assert all((future.result() == 2).all() for future in futures)
+    assert len(traces) == 1

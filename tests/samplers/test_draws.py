@@ -1,5 +1,7 @@
 """The verdict on draws reports each kind of problem, and none for good draws."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,27 @@ def test_good_chains():
 def test_trouble_is_seen(values, kwargs, message):
     draws = chains(values, **kwargs)
     assert message in draws.verdict and not draws.trusted
+
+
+@pytest.mark.parametrize(
+    ("values", "advice"),
+    [
+        # Modes that chains never leave, and modes between which they rarely move.
+        (
+            rng.normal(size=(4, 500)) + 4 * np.array([[0], [0], [0], [1]]),
+            "different regions.*Use ParallelTemp",
+        ),
+        (
+            rng.normal(size=(4, 500)) + 9 * (np.arange(500) > [[99], [400], [300], [0]]),
+            "separated modes.*TemperedS",
+        ),
+        (np.cumsum(rng.normal(size=(4, 500)), 1), "use more warmup or more draws"),
+        (np.cumsum(1e3 * rng.normal(size=(4, 500)), 1), "improper.*proper prior"),
+    ],
+)
+def test_advice_about_chains_that_disagree(values, advice):
+    draws = chains(values)
+    assert re.search(advice, draws.problem) and re.search(advice, draws.verdict)
 
 
 def test_what_was_given_is_not_judged():

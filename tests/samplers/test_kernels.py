@@ -11,7 +11,7 @@ from energax.energies import RBM, Decoder, Gaussians, NeuralEnergy
 from energax.energy import Energy
 from energax.errors import BadInput, ConvergenceWarning, Unsuitable
 from energax.samplers import Gibbs, Langevin, draw_rest, knows_conditional
-from energax.spaces import Interval, Positive, Simplex
+from energax.spaces import Binary, Interval, Positive, Simplex
 
 bowl = NeuralEnergy(lambda x: 0.0 * x.sum(), 2, confinement=1.0)
 
@@ -47,11 +47,59 @@ def test_a_sweep_has_an_order():
     assert evaluate(lambda: Gibbs().step(same, state, key)) == {"x": 1, "z": 1}
     assert evaluate(lambda: Gibbs(("x", "z")).step(same, state, key)) == {"x": 0, "z": 0}
     assert repr(Gibbs(("x", "z"))) == "Gibbs(order=('x', 'z'))"
+    # A random scan draws the same variable twice in a quarter of the sweeps, and otherwise in both orders.
+    scan = jax.vmap(lambda k: Gibbs(scan="random").step(same, state, k)["x"][0])
+    drawn = np.asarray(evaluate(lambda: scan(jax.random.split(key, 4000))))
+    assert abs(drawn.mean() - 0.5) < 5 * 0.5 / np.sqrt(4000)
+
+
+def test_a_block_is_drawn_jointly():
+    """x and y are equal, so that one at a time they never change; jointly they do, given z and a clamp."""
+
+    class Equal(Energy):
+        @property
+        def spaces(self):
+            return {"x": Binary(), "y": Binary(2), "z": Binary()}
+
+        def __call__(self, *, x, y, z):
+            return 90.0 * jnp.sum((x - y) ** 2) - jnp.log(3.0) * x * z
+
+    state = {"x": jnp.array(0.0), "y": jnp.zeros(2), "z": jnp.array(1.0)}
+    clamped = {"z": jnp.array(True)}
+    keys = jax.random.split(jax.random.key(0), 4000)
+    move = lambda sampler: jax.vmap(lambda k: sampler.step(Equal(), state, k, clamped))
+    alone, joint = (evaluate(lambda s=s: move(s)(keys)) for s in (Gibbs(), Gibbs((("x", "y"), "z"))))
+    assert not np.asarray(alone["x"]).any()
+    assert (np.asarray(joint["y"]) == np.asarray(joint["x"])[:, None]).all()
+    assert abs(np.mean(joint["x"]) - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4000)
+    held = {"x": jnp.array(False), "y": jnp.array([True, False])}
+    one = evaluate(lambda: Gibbs((("x", "y"), "z")).step(Equal(), state, keys[0], held))
+    assert one["x"] == 0 and (np.asarray(one["y"]) == 0).all()
+
+
+def test_a_block_needs_draws():
+    """A decoder has no p(x, z) by enumeration, but draws of it; a bowl has neither."""
+    decoder = Decoder(lambda z: z, 2)
+    Gibbs((("x", "z"),)).check(decoder)
+    two = NeuralEnergy(lambda x: 0.0 * x.sum(), 2, confinement=1.0) + Pair()
+    with pytest.raises(Unsuitable, match=r"cannot draw x, y jointly.*no `draw`"):
+        Gibbs((("x", "y"),)).check(two)
+    with pytest.raises(BadInput, match=r"scan: found 'shuffled'; expected \"systematic\" or \"random\""):
+        Gibbs(scan="shuffled")
+
+
+class Pair(Energy):
+    @property
+    def spaces(self):
+        return {"x": bowl.spaces["x"], "y": Positive()}
+
+    def __call__(self, *, x, y):
+        return y * jnp.sum(x**2)
 
 
 @pytest.mark.parametrize(
     ("order", "says"),
-    [("xz", "names of variables"), (("x", "x"), "each once"), (("x",), "x, z"), (("x", "y"), "x, z")],
+    [("xz", "names of variables"), (("x", "x"), "each name once"), (("x",), "x, z"), (("x", "y"), "x, z")],
 )
 def test_an_order_names_every_variable_once(order, says):
     with pytest.raises(BadInput, match=f"order.*{says}"):

@@ -3,21 +3,37 @@
 Means of draws are compared within five standard errors of the effective draws: an error of 6e-7 for each.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energax import Binary, Categorical, Count, Energy, Interval, Positive, Real, Simplex, posterior, sample
+from energax import (
+    Binary,
+    Categorical,
+    Count,
+    Energy,
+    Interval,
+    Positive,
+    Real,
+    Simplex,
+    plan,
+    posterior,
+    sample,
+)
 from energax.energies import RBM
 from energax.errors import BadInput, ConvergenceWarning, Unsuitable
 from energax.samplers import (
     HMC,
     MALA,
     NUTS,
+    SGHMC,
+    SGLD,
     Compound,
     EllipticalSlice,
     Gibbs,
+    Langevin,
     MetropolisHastings,
     ParallelTempering,
     RandomWalk,
@@ -279,34 +295,91 @@ def test_new_parameters_do_not_compile_again():
     assert abs(draws["x"].std() - 0.5) < 0.1
 
 
-def test_a_start_that_is_not_finite():
-    class Broken(Energy):
-        one: jax.Array
+def test_new_data_of_the_same_shape_does_not_compile_again():
+    """Data in the energy and data that are given: y ~ N(m + shift, 1) four times, m ~ N(0, 1)."""
+    traces = []
+
+    class Shifted(Energy):
+        shift: jax.Array
 
         @property
         def spaces(self):
-            return {"x": Real(2)}
+            return {"m": Real(), "y": Real(4)}
 
-        def __call__(self, *, x):
-            return jnp.log(-jnp.abs(x[0]) - self.one) + x[1] ** 2
+        def __call__(self, *, m, y):
+            traces.append(1)
+            return 0.5 * m**2 + 0.5 * jnp.sum((y - m - self.shift) ** 2)
 
+    draw = lambda shift, y: sample(Shifted(jnp.array(shift)), 400, {"y": y}, method=NUTS(), key=0, warmup=100)
+    first = draw([0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0])
+    before = len(traces)
+    second = draw([1.0, 1.0, 1.0, 1.0], [-1.0, -2.0, -3.0, -4.0])
+    assert before > 0 and len(traces) == before
+    assert abs(first["m"].mean() - 2) < 0.2 and abs(second["m"].mean() + 2.8) < 0.2
+
+
+class Given(Energy):
+    """Any function of one variable."""
+
+    function: object = eqx.field(static=True)
+    space: object = eqx.field(static=True)
+
+    @property
+    def spaces(self):
+        return {"x": self.space}
+
+    def __call__(self, *, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "sampler"),
+    [
+        (lambda x: jnp.log(-jnp.abs(x[0]) - 1.0) + x[1] ** 2, NUTS()),
+        (lambda x: jnp.inf + jnp.sum(x), NUTS()),
+        (lambda x: jnp.inf + jnp.sum(x), RandomWalk()),
+    ],
+    ids=["NaN", "inf", "inf of a walk"],
+)
+def test_a_start_that_is_not_finite(function, sampler):
     with pytest.raises(BadInput, match=r"NaN or infinite.*x = .*bijection"):
-        sample(Broken(jnp.ones(())), 10, method=NUTS(), key=0)
+        sample(Given(function, Real(2)), 10, method=sampler, key=0)
 
 
-def test_an_improper_distribution_is_named():
-    class Flat(Energy):
-        one: jax.Array
+def test_gibbs_may_start_at_impossible_values_but_not_at_nan():
+    with pytest.raises(BadInput, match=r"NaN or infinite.*x = "):
+        sample(Given(lambda x: jnp.nan * jnp.sum(x), Binary(2)), 10, method=Gibbs(), key=0)
+    with pytest.warns(ConvergenceWarning, match=r"4 of 4 chains is infinite"):
+        sample(Given(lambda x: jnp.inf + jnp.sum(x), Binary(2)), 10, method=Gibbs(), key=0, warmup=1)
+    one_of_many = Given(lambda x: jnp.where(x == 7, 0.0, jnp.inf), Categorical(1000))
+    for sampler in (Gibbs(), ParallelTempering(Gibbs(), n_temperatures=2)):
+        with pytest.warns(ConvergenceWarning, match="is infinite"):
+            draws = sample(one_of_many, 8, method=sampler, key=0, warmup=1)
+        assert (draws["x"] == 7).all()
 
-        @property
-        def spaces(self):
-            return {"a": Real(), "b": Real()}
 
-        def __call__(self, *, a, b):
-            return 0.5 * self.one * (a - b) ** 2
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        NUTS(),
+        HMC(),
+        MALA(),
+        Langevin(),
+        SGLD(0.1),
+        SGHMC(0.1),
+        EllipticalSlice(jnp.ones(3)),
+        ParallelTempering(),
+    ],
+    ids=lambda s: s.label,
+)
+def test_discrete_variables_are_refused_by_gradients(sampler):
+    for space, other in ((Binary(3), "Gibbs"), (Count(3), "RandomWalk")):
+        with pytest.raises(Unsuitable, match=rf"needs real variables, but .* \['x'\] .*Use {other}"):
+            sample(Given(lambda x: jnp.sum(x), space), 10, method=sampler, key=0)
 
-    with pytest.warns(ConvergenceWarning, match=r"improper.*proper prior"):
-        sample(Flat(jnp.ones(())), 2000, method=NUTS(), key=0)
+
+def test_a_plan_of_chains_names_tempering():
+    assert "ParallelTempering or TemperedSMC" in str(plan(sample, normal()))
 
 
 @pytest.mark.parametrize(

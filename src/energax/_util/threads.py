@@ -15,8 +15,8 @@ import numpy as np
 def map_in_threads(function: Callable[[Any], Any], tree: Any, axis: int) -> Any:
     """Return `function` of equal parts of the arrays along an axis, one part a core, joined as NumPy arrays.
 
-    XLA releases the interpreter's lock while it runs. Parts have equal sizes, so that they share a program;
-    the first part runs alone until it is compiled.
+    XLA releases the interpreter's lock while it runs. Parts have equal sizes, so that they share a program,
+    which one thread compiles while the others wait (`programs.jit`).
 
     >>> map_in_threads(lambda a: 2 * a, np.arange(6).reshape(1, 6), 1).tolist()
     [[0, 2, 4, 6, 8, 10]]

@@ -1,5 +1,7 @@
 """Estimates with intervals, and models compared on the same held-out rows."""
 
+from ._calibration import Calibration as Calibration
+from ._calibration import simulation_based_calibration as simulation_based_calibration
 from ._compare import compare as compare
 from ._intervals import bootstrap as bootstrap
 from ._intervals import mean_interval as mean_interval

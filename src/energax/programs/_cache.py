@@ -29,11 +29,15 @@ def find(key: Any) -> Any:
         return program
 
 
-def insert(key: Any, program: Any) -> None:
-    """Keep a program; free old ones if there are too many."""
+def insert(key: Any, program: Any) -> Any:
+    """Keep a program unless there is one of this key, and return that of the key; free old ones.
+
+    Threads that call a function at the same time so share one trace and one compilation.
+    """
     with _lock:
-        _programs[key] = program
+        program = _programs.setdefault(key, program)
     trim()
+    return program
 
 
 def trim() -> None:

@@ -69,8 +69,7 @@ class Jit(Generic[P, R]):
         program = _cache.find(key)
         if program is None:
             memory = self._remember(leaves, dynamic, structure)
-            program = Program(self.function, structure, leaves, dynamic, memory)
-            _cache.insert(key, program)
+            program = _cache.insert(key, Program(self.function, structure, leaves, dynamic, memory))
         return program(arrays, self.to_numpy)
 
     def _remember(self, leaves: Sequence[Any], dynamic: Sequence[bool], structure: Any) -> Memory:

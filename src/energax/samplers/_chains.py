@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ import numpy as np
 
 from .._util.arrays import asarray
 from ..energy import Energy
-from ..errors import BadInput
+from ..errors import BadInput, ConvergenceWarning
 from ..missing import is_masked
 from ..programs import jit
 from ._sampler import Sampler
@@ -31,7 +32,10 @@ class Moves(eqx.Module):
 
 
 def find_start(sampler: Sampler, energy: Energy, given: Any, keys: Any) -> Any:
-    """Return (tuning, state, memory) of every chain at its start; raise if the energy is not finite there."""
+    """Return (tuning, state, memory) of every chain at its start; raise if the energy is not finite there.
+
+    A sampler that `can_start_impossible` gets a warning instead if the energy is +∞.
+    """
     carry, valid = _start(sampler, energy, given, keys)
     for attempt in range(1, _STARTS):
         if np.all(valid):
@@ -41,7 +45,14 @@ def find_start(sampler: Sampler, energy: Energy, given: Any, keys: Any) -> Any:
         pick = lambda a, b, use=use: jnp.where(use.reshape(use.shape + (1,) * (a.ndim - 2)), b, a)
         carry, valid = jax.tree.map(pick, carry, other), np.asarray(valid) | use
     if not np.all(valid):
-        raise _bad_start(energy, carry[1], np.asarray(valid))
+        has_nan = any(np.isnan(a).any() for a in jax.tree.leaves(carry[2]) if a.dtype.kind == "f")
+        if not sampler.can_start_impossible or has_nan:
+            raise _bad_start(energy, carry[1], np.asarray(valid))
+        message = (
+            f"The energy of {np.sum(~valid)} of {valid.size} chains is infinite at {_STARTS} random starts. "
+            f"Draws of {sampler.label} are right only if these chains have left such impossible values."
+        )
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return carry
 
 
@@ -53,16 +64,19 @@ def _fold_keys(keys, attempt):
 def _bad_start(energy: Energy, states: dict[str, Any], valid: np.ndarray) -> BadInput:
     """Return the error of chains whose random starts all have an energy or a gradient that is not finite."""
     row, chain = (int(i[0]) for i in np.nonzero(~valid))
-    values = {k: np.asarray(v[row, chain]) for k, v in states.items() if not energy.spaces[k].is_finite}
+    real = [k for k in states if energy.spaces[k].is_real]
+    values = {k: np.asarray(states[k][row, chain]) for k in real or states}
     shown = ", ".join(f"{k} = {np.array2string(v.ravel()[:4], precision=3)}" for k, v in values.items())
     found = (
         f"an energy or a gradient that is NaN or infinite at {_STARTS} random starts, the first at {shown}"
     )
-    remedy = (
-        "Chains start at b(u) with u ~ N(0, I) for the bijection b of each space. Look for logarithms of "
-        "negative numbers or overflow there, or scale the variables so that such values are possible."
-    )
-    return BadInput("energy", found, "finite numbers", remedy)
+    remedy = "Look for logarithms of negative numbers or overflow there"
+    if real:
+        remedy += (
+            ", or scale the variables so that such values are possible: chains start at b(u) with "
+            "u ~ N(0, I) for the bijection b of each space"
+        )
+    return BadInput("energy", found, "finite numbers", f"{remedy}.")
 
 
 @jit

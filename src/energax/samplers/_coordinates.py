@@ -29,7 +29,7 @@ def check_gradient(energy: Energy, sampler: str) -> None:
     if not real or other:
         raise Unsuitable(
             f"{sampler} needs real variables, but {type(energy).__name__} has {other or list(finite)} "
-            f"without a gradient. Use {'Compound' if real else 'Gibbs'}."
+            f"without a gradient. Use {'Compound' if real else 'RandomWalk' if other else 'Gibbs'}."
         )
     if finite and not energy.knows("free_energy", frozenset(real)):
         Assignments(finite).check_size(

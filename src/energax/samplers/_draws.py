@@ -17,11 +17,17 @@ _MAX_COORDINATES = 2000  # diagnostics are computed for at most so many; the ver
 GOOD_RHAT = 1.01
 #: R̂ without ranks above which chains clearly disagree: with enough draws to tell, and with fewer.
 _BAD_RHAT, _BAD_RHAT_OF_FEW = 1.1, 1.5
-#: R̂ above which chains seem to stay apart, as in separated modes.
-_SEPARATED_RHAT = 3.0
+#: Chains seem to stay in separated modes if the variance of their halves about their means is less than this
+#: part of that of the means.
+_MOST_MOVEMENT = 0.1
 _ENOUGH_DRAWS = 50  # per chain
 #: Numbers of chains that disagree above which they seem to drift: chains start at standard normal values.
 _FAR = 1e3
+_NOT_FINITE = "check that every variable has a proper prior, or use a smaller step"
+_DIVERGED = (
+    "use a smaller step (a higher target_acceptance), or a non-centred form of variables whose scale is "
+    "another variable"
+)
 _MOST_LONG = 0.2  # of the trajectories may be as long as is allowed
 GOOD_ESS_PER_CHAIN = 100
 
@@ -187,7 +193,7 @@ class Draws(Mapping):
         """Whether the diagnostics found a problem, and their values, as one line of text."""
         diverged = [k for k, v in self.chains.items() if not np.isfinite(v).all()]
         if diverged:
-            return f"diverged: {', '.join(diverged)} not finite; use a smaller step"
+            return f"diverged: {', '.join(diverged)} not finite; {_NOT_FINITE}"
         if self.exact:
             kind = f"independent draws ({self.method}); {self.caveat}" if self.caveat else None
             return f"{self.n} {kind or f'exact, independent draws ({self.method})'}"
@@ -217,7 +223,7 @@ class Draws(Mapping):
             return self._checked.problem
         diverged = [k for k, v in self.chains.items() if not np.isfinite(v).all()]
         if diverged:
-            return f"{', '.join(diverged)} is not finite: use a smaller step"
+            return f"{', '.join(diverged)} is not finite: {_NOT_FINITE}"
         # States that are nearly certain may be the same in all draws, real numbers not.
         if self._constant.all() and self.n > 1 and not (self._diagnosed % 1 == 0).all():
             return "all draws are the same"
@@ -225,7 +231,7 @@ class Draws(Mapping):
         rhats = _split_rhat(self._diagnosed) if self.n_chains > 1 and n_draws >= 4 else np.ones(1)
         rhat, worst = float(rhats.max()), int(rhats.argmax())
         if rhat > (_BAD_RHAT if n_draws >= _ENOUGH_DRAWS else _BAD_RHAT_OF_FEW):
-            hint = _hint(rhat, np.abs(self._diagnosed[..., worst]).max())
+            hint = _hint(self._diagnosed[..., worst])
             return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){hint}"
         found = [p for p in self._move_problems() if p]
         return found[0] if found else ""
@@ -252,7 +258,7 @@ class Draws(Mapping):
             problems.append("too few draws to diagnose: use more")
         if (self.rhat > GOOD_RHAT).any():
             worst = int(np.nanargmax(self.rhat))
-            hint = _hint(float(self.rhat[worst]), np.abs(self._diagnosed[..., worst]).max())
+            hint = _hint(self._diagnosed[..., worst])
             problems.append(f"the chains disagree (R-hat above {GOOD_RHAT}){hint}")
         if (np.minimum(self.ess, self.ess_tail) < GOOD_ESS_PER_CHAIN * self.n_chains).any():
             problems.append(f"fewer than {GOOD_ESS_PER_CHAIN} effective draws per chain")
@@ -261,7 +267,7 @@ class Draws(Mapping):
     def _move_problems(self) -> list[str]:
         problems = []
         if "divergent" in self.info and self.info["divergent"].any():
-            problems.append(f"{int(self.info['divergent'].sum())} moves diverged: use a smaller step")
+            problems.append(f"{int(self.info['divergent'].sum())} moves diverged: {_DIVERGED}")
         if "acceptance" in self.info and self.info["acceptance"].mean() < 0.05:
             problems.append(f"only {self.info['acceptance'].mean():.1%} of the moves were accepted")
         if "reached_max_steps" in self.info and self.info["reached_max_steps"].mean() > _MOST_LONG:
@@ -285,18 +291,24 @@ def _split_rhat(chains: np.ndarray) -> np.ndarray:
     return np.sqrt(np.where(between > 0, ratio, 1.0))
 
 
-def _hint(rhat: float, largest: float) -> str:
-    """Return advice about chains that disagree, whose largest number in the worst coordinate is this."""
+def _hint(chains: np.ndarray) -> str:
+    """Return advice about chains, (n_chains, n_draws), that disagree about a coordinate."""
+    largest = np.abs(chains).max()
     if largest > _FAR:
         return (
             f": they drift to numbers such as {largest:.2g}, as if the distribution were improper. "
             "Check that every variable has a proper prior, or use more warmup"
         )
-    if rhat < _SEPARATED_RHAT:
-        return ": use more warmup or more draws"
+    half = chains.shape[1] // 2
+    halves = np.stack([chains[:, :half].mean(1), chains[:, -half:].mean(1)])
+    if halves.var(0).mean() > _MOST_MOVEMENT * halves.mean(0).var():
+        return (
+            ": use more warmup or more draws. If there are separated modes, use ParallelTempering or "
+            "TemperedSMC"
+        )
     return (
-        ": they stay in different regions, and more draws do not help. Use ParallelTempering, or give the "
-        "energy `free_energy` or `conditional`, so that its finite variables are drawn first"
+        ": they stay in different regions, and more draws do not help. Use ParallelTempering or TemperedSMC, "
+        "or give the energy `free_energy` or `conditional`, so that its finite variables are drawn first"
     )
 
 

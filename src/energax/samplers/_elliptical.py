@@ -11,7 +11,7 @@ import numpy as np
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable
 from ..spaces import fixed
-from ._coordinates import complete_state, log_density, split_spaces, to_unconstrained
+from ._coordinates import check_gradient, complete_state, log_density, split_spaces, to_unconstrained
 from ._sampler import Sampler
 
 
@@ -52,12 +52,12 @@ class EllipticalSlice(Sampler):
         return "elliptical slice"
 
     def check(self, energy: Energy) -> None:
-        real, _, other = split_spaces(energy)
+        check_gradient(energy, "EllipticalSlice")
+        real = split_spaces(energy)[0]
         constrained = [n for n, s in real.items() if not s.is_unconstrained]
-        if not real or other or constrained:
+        if constrained:
             raise Unsuitable(
-                f"EllipticalSlice needs variables in Real spaces, not {constrained or other or 'finite'}. "
-                "Use NUTS, which moves constrained ones."
+                f"EllipticalSlice needs variables in Real spaces, which {constrained} are not. Use NUTS."
             )
         d = sum(s.size for s in real.values())
         if np.shape(self.covariance)[0] != d:

@@ -107,6 +107,9 @@ class NUTS(Hamiltonian):
     Trajectories of H(u, p) = −log p(u) + ½ pᵀ M⁻¹ p, simulated with a step size. The warm-up tunes the step
     size and the mass matrix M, so that only the number of draws is left to choose.
 
+    Chains start at u ~ N(0, I). All may miss a mode that is far from there and apart from the others, which
+    `ParallelTempering` and `TemperedSMC` find.
+
     Args:
         step_size: the step of the leapfrog integrator; None tunes it.
         inverse_mass: M⁻¹, about the covariance of u: (d,) or (d, d); None tunes it.

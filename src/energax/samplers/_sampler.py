@@ -41,6 +41,9 @@ class Sampler(eqx.Module):
     #: Whether moves differ in length, so that chains side by side wait for the longest.
     varies_in_length: ClassVar[bool] = False
 
+    #: Whether moves may lead from impossible values, of infinite energy, to possible ones.
+    can_start_impossible: ClassVar[bool] = False
+
     @property
     def label(self) -> str:
         """The name of the sampler in draws."""

@@ -88,6 +88,10 @@ class ParallelTempering(Sampler):
     def varies_in_length(self):  # type: ignore[override]
         return self.sampler.varies_in_length
 
+    @property
+    def can_start_impossible(self):  # type: ignore[override]
+        return self.sampler.can_start_impossible
+
     def check(self, energy: Energy) -> None:
         self.sampler.check(energy / 2.0)
 

@@ -87,7 +87,10 @@ class MCMC(Method):
         return None
 
     def why(self, task, query):
-        return "no exact method supports the query, and a chain needs only the energy"
+        why = "no exact method supports the query, and a chain needs only the energy"
+        if all(space.is_finite for space in query.targets.values()):
+            return why
+        return f"{why} (with many separated modes use ParallelTempering or TemperedSMC)"
 
     def kind(self, task, query):
         return "estimate"
