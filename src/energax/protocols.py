@@ -34,6 +34,24 @@ class Conditional(Protocol):
         """
 
 
+class FreeEnergyBound(Protocol):
+    def free_energy_bound(self, **given: Any) -> Any:
+        """An upper bound of F(given) where F itself is intractable, by a variational distribution.
+
+        Its gradient at the fixed distribution is the positive phase of learning.
+
+        Used by: `ContrastiveDivergence`, `infer.VariationalBound`.
+        """
+
+
+class CoordinateLogits(Protocol):
+    def coordinate_logits(self, name: str, i: Any, **values: Any) -> Any:
+        """log p(coordinate i of `name` = v | all others) up to a constant for every value v, (k,).
+
+        `values` has all variables. Used by: Gibbs, in place of the energies of all values.
+        """
+
+
 class LogPartition(Protocol):
     def log_partition(self) -> Any:
         """log Z, in closed form. Used by: `NegativeLogLikelihood`, `log_prob`, `EM`, mixtures."""

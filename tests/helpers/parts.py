@@ -55,6 +55,9 @@ ENERGIES = {
     "GaussianRBM": lambda: energies.GaussianRBM(
         jax.random.normal(jax.random.key(0), (2, 3)), jnp.ones(2), jnp.zeros(3), jnp.full(2, 0.5)
     ),
+    "BoltzmannMachine": lambda: energies.BoltzmannMachine.random(3, 2, key=KEY, scale=1.0),
+    "ClassRBM": lambda: energies.ClassRBM.random(4, 3, 2, key=KEY, scale=1.0),
+    "ConditionalRBM": lambda: energies.ConditionalRBM.random(2, 4, 3, key=KEY, scale=1.0),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
     "Scorer": lambda: energies.Scorer(
         eqx.nn.Sequential([eqx.nn.Dropout(0.5, inference=True), _mlp(2, 3)]), 2, 3
@@ -404,6 +407,10 @@ OPTIONS = {
     "learn.ConstantBaseline": lambda: learn.ConstantBaseline(1.0),
     "learn.FastGradientSign": lambda: learn.FastGradientSign(0.1),
     "learn.ProjectedGradient": lambda: learn.ProjectedGradient(0.1, steps=2),
+    "energies.BinaryUnits": energies.BinaryUnits,
+    "energies.SoftmaxUnits": lambda: energies.SoftmaxUnits(3),
+    "energies.GaussianUnits": lambda: energies.GaussianUnits(jnp.ones(2)),
+    "energies.RectifiedUnits": lambda: energies.RectifiedUnits(4),
     "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),
     "energies.Tied": lambda: energies.Tied(jnp.eye(2)),
     "energies.Diagonal": lambda: energies.Diagonal(jnp.ones((2, 2))),
