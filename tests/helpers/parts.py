@@ -56,6 +56,8 @@ ENERGIES = {
         jax.random.normal(jax.random.key(0), (2, 3)), jnp.ones(2), jnp.zeros(3), jnp.full(2, 0.5)
     ),
     "BoltzmannMachine": lambda: energies.BoltzmannMachine.random(3, 2, key=KEY, scale=1.0),
+    "DeepBoltzmannMachine": lambda: energies.DeepBoltzmannMachine.random((3, 2, 2), key=KEY, scale=1.0),
+    "DeepBeliefNetwork": lambda: energies.DeepBeliefNetwork.random((3, 2, 2), key=KEY, scale=1.0),
     "ClassRBM": lambda: energies.ClassRBM.random(4, 3, 2, key=KEY, scale=1.0),
     "ConditionalRBM": lambda: energies.ConditionalRBM.random(2, 4, 3, key=KEY, scale=1.0),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
@@ -139,6 +141,7 @@ OBJECTIVES = {
     "PseudoLikelihood": ("MarkovField", lambda e, d: learn.PseudoLikelihood()),
     "ELBO": ("Decoder", lambda e, d: learn.ELBO(nn.Encoder.random(4, 2, key=1, width=5), samples=2)),
     "ContrastiveDivergence": ("RBM", lambda e, d: learn.ContrastiveDivergence(k=2)),
+    "UpDown": ("DeepBeliefNetwork", lambda e, d: learn.UpDown()),
     "NoiseContrastive": ("RBM", lambda e, d: learn.NoiseContrastive.matched(e, d, k=3)),
     "ScoreMatching": ("NeuralEnergy", lambda e, d: learn.ScoreMatching()),
     "Adversarial": (
@@ -324,6 +327,22 @@ INFERENCES = {
         _log_partition,
         r"Importance needs a proposal=.*Use Enumeration\(\)",
     ),
+    "VariationalBound": InferenceExample(
+        "DeepBoltzmannMachine",
+        infer.VariationalBound,
+        _log_prob,
+        "RBM",
+        _log_prob,
+        r"VariationalBound needs `free_energy_bound`.*Use Enumeration\(\)",
+    ),
+    "TopDown": InferenceExample(
+        "DeepBeliefNetwork",
+        infer.TopDown,
+        _sample,
+        "RBM",
+        _sample,
+        r"TopDown needs an undirected part.*Use Enumeration\(\)",
+    ),
     "Rejection": InferenceExample(
         "Mixture",
         lambda: infer.Rejection(_fair_coins()),
@@ -411,6 +430,7 @@ OPTIONS = {
     "energies.SoftmaxUnits": lambda: energies.SoftmaxUnits(3),
     "energies.GaussianUnits": lambda: energies.GaussianUnits(jnp.ones(2)),
     "energies.RectifiedUnits": lambda: energies.RectifiedUnits(4),
+    "energies.Recognition": lambda: energies.Recognition(jnp.zeros((3, 2)), jnp.zeros(2)),
     "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),
     "energies.Tied": lambda: energies.Tied(jnp.eye(2)),
     "energies.Diagonal": lambda: energies.Diagonal(jnp.ones((2, 2))),
@@ -551,5 +571,5 @@ def row_of(rows, i):
 
 
 def observed(energy):
-    """Rows of the variables that a learner gets: all but z."""
-    return rows_of(energy, [name for name in energy.spaces if name != "z"])
+    """Rows of the variables that a learner gets: all but z, or z1, z2, …"""
+    return rows_of(energy, [name for name in energy.spaces if not name.startswith("z")])

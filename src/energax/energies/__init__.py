@@ -2,6 +2,10 @@
 
 from ._boltzmann.class_rbm import ClassRBM as ClassRBM
 from ._boltzmann.conditional_rbm import ConditionalRBM as ConditionalRBM
+from ._boltzmann.dbm import DeepBoltzmannMachine as DeepBoltzmannMachine
+from ._boltzmann.dbn import DeepBeliefNetwork as DeepBeliefNetwork
+from ._boltzmann.dbn import Recognition as Recognition
+from ._boltzmann.greedy import pretrain as pretrain
 from ._boltzmann.machine import BoltzmannMachine as BoltzmannMachine
 from ._boltzmann.rbm import RBM as RBM
 from ._boltzmann.rbm import GaussianRBM as GaussianRBM

@@ -35,4 +35,5 @@ from ._smo import SMO as SMO
 from ._supervised import CrossEntropy as CrossEntropy
 from ._supervised import Margin as Margin
 from ._supervised import Perceptron as Perceptron
+from ._up_down import UpDown as UpDown
 from ._variational import ELBO as ELBO
