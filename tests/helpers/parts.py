@@ -461,6 +461,7 @@ OPTIONS = {
     "kernels.Sum": lambda: kernels.RBF() + kernels.White(0.1),
     "kernels.Product": lambda: 2.0 * kernels.RBF(),
 }
+_DEEP = {"hidden_layer_sizes": (3, 2), "n_iter": 3, "n_iter_pretrain": 2}
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "SVC": {"probability": True},
@@ -485,6 +486,9 @@ ESTIMATORS = {
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliRBM": {"n_components": 2, "n_iter": 3},
+    "BoltzmannMachine": {"n_components": 1, "n_iter": 3},
+    "DeepBoltzmannMachine": {**_DEEP, "n_importance": 10},
+    "DeepBeliefNetwork": {**_DEEP, "n_importance": 10},
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,6 +15,13 @@ from ..missing import is_masked
 from ..samplers import default_sampler
 from ._objective import Objective, stop_gradient
 from ._requirements import check_free_energy, check_joint, check_variables
+
+
+class Chains(NamedTuple):
+    """Persistent chains of a sampler with a memory, such as the hot replicas of parallel tempering."""
+
+    states: dict[str, Any]
+    memory: Any
 
 
 class ContrastiveDivergence(Objective):
@@ -37,9 +44,12 @@ class ContrastiveDivergence(Objective):
             `Gibbs(("x", "z"))`: x is then drawn from hidden units that were drawn before the last
             update, which costs accuracy only if the steps are large.
 
-    Hinton (2002), Training products of experts by minimizing contrastive divergence;
-    Tieleman (2008), Training restricted Boltzmann machines using approximations to the
-    likelihood gradient.
+    Where persistent chains stay in one mode, `sampler=ParallelTempering(Gibbs())` keeps hot replicas of each
+    from update to update; `check_phases` tells.
+
+    Hinton (2002), Training products of experts by minimizing contrastive divergence; Tieleman (2008),
+    Training restricted Boltzmann machines using approximations to the likelihood gradient; Desjardins et al.
+    (2010), Tempered Markov chain Monte Carlo for training of restricted Boltzmann machines.
 
     >>> from energax import Batch
     >>> from energax.energies import RBM
@@ -103,15 +113,23 @@ class ContrastiveDivergence(Objective):
         # Rows of weight 0 are padding and start no chain.
         rows = jax.random.categorical(row_key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
         observed = jax.tree.map(lambda a: asarray(a)[rows], observed)
-        return self._sampler(energy, observed).start_rows(energy, observed, start_key)
+        sampler = self._sampler(energy, observed)
+        states = sampler.start_rows(energy, observed, start_key)
+        if not sampler.keeps_memory:
+            return states
+        return Chains(states, jax.vmap(lambda s: sampler.init_memory(energy, s))(states))
+
+    def states(self, carry):
+        """The states of persistent chains in a carry, by name."""
+        return carry.states if isinstance(carry, Chains) else carry
 
     def __call__(self, energy, batch, carry, key):
         fixed, positive = stop_gradient(energy), batch.data
         if any(map(is_masked, positive.values())):
             missing_key, key = jax.random.split(key)
             positive = self._complete(fixed, batch, missing_key)
-        start = carry if self.persistent else positive
-        chains = jax.lax.stop_gradient(self._advance(fixed, start, key))
+        moved = jax.lax.stop_gradient(self._advance(fixed, carry if self.persistent else positive, key))
+        chains = self.states(moved)
         if _has_bound(energy, positive):
             # The chains have all variables, and the energy has the same mean gradient as F.
             observed = jax.vmap(lambda row: energy.free_energy_bound(**row))(positive)
@@ -123,11 +141,20 @@ class ContrastiveDivergence(Objective):
         # Chains started at the data have the weights of their rows.
         negative_phase = negative.mean() if self.persistent else batch.mean(negative)
         terms = {"positive phase": batch.mean(observed), "negative phase": -negative_phase}
-        return terms, (chains if self.persistent else None)
+        return terms, (moved if self.persistent else None)
 
     def _advance(self, energy, rows, key):
         """The chains after k sweeps; those of an energy with inputs stay at the inputs of their rows."""
-        sampler = self._sampler(energy, rows)
+        sampler = self._sampler(energy, self.states(rows))
+        if isinstance(rows, Chains):
+
+            def chain(state, memory, key):
+                memory = sampler.renew_memory(energy, state, memory)
+                move = lambda i, c: sampler.move(energy, *c, jax.random.fold_in(key, i))[:2]
+                return jax.lax.fori_loop(0, self.k, move, (state, memory))
+
+            n = jax.tree.leaves(rows.states)[0].shape[0]
+            return Chains(*jax.vmap(chain)(rows.states, rows.memory, jax.random.split(key, n)))
         if not energy.inputs:
             return sampler.advance(energy, rows, self.k, key)
 

@@ -25,13 +25,12 @@ class UpDown(Objective):
 
     Hinton, Osindero and Teh (2006), A fast learning algorithm for deep belief nets.
 
-    >>> import jax.numpy as jnp
-    >>> from energax import Batch
+    >>> from energax import fit
     >>> from energax.energies import DeepBeliefNetwork
-    >>> network = DeepBeliefNetwork.random((4, 3, 2), key=0)
-    >>> batch = Batch({"x": jnp.ones((5, 4))}, jnp.ones(5))
-    >>> sorted(UpDown()(network, batch, None, jax.random.key(0))[0])
-    ['sleep', 'top', 'wake']
+    >>> from energax.learn import Descent
+    >>> network, rows = DeepBeliefNetwork.random((4, 3, 2), key=0), {"x": [[0, 1, 0, 1], [1, 0, 1, 0]]}
+    >>> sorted(fit(network, rows, Descent(UpDown()), key=0, epochs=1).history)
+    ['objective', 'sleep', 'top', 'wake']
     """
 
     k: int = eqx.field(static=True, default=1)

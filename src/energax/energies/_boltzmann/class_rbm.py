@@ -32,8 +32,8 @@ class ClassRBM(Energy):
     >>> machine = ClassRBM.random(4, 3, 2, key=0)
     >>> machine.spaces
     {'x': Binary(4), 'y': Categorical(2), 'z': Binary(3)}
-    >>> machine.conditional("y", x=jnp.ones(4)).probs.shape
-    (2,)
+    >>> machine.knows("free_energy", {"x"}), machine.knows("free_energy", {"y"})
+    (True, False)
     """
 
     rbm: RBM

@@ -90,6 +90,17 @@ class DeepBeliefNetwork(Energy):
         each = zip(sizes[:-1], sizes[1:], keys, kinds, strict=True)
         return cls.from_rbms([RBM.random(n, m, key=k, scale=scale, visible=v) for n, m, k, v in each])
 
+    def initialise(self, key, data, weight):
+        """Small random weights, and visible biases that match the data."""
+        keys = jax.random.split(key, len(self.layers) + 1)
+        noise = lambda k, rbm: 0.01 * jax.random.normal(k, rbm.weight.shape, rbm.weight.dtype)
+        bottom = self.layers[0].initialise(keys[0], data, weight)
+        inner = [
+            RBM(noise(k, rbm), rbm.bias, rbm.hidden_bias, rbm.visible, rbm.hidden)
+            for k, rbm in zip(keys[1:], (*self.layers[1:], self.top), strict=True)
+        ]
+        return DeepBeliefNetwork.from_rbms([bottom, *inner])
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the layers, from the bottom."""

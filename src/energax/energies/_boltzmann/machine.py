@@ -40,7 +40,7 @@ class BoltzmannMachine(Energy):
     units.
 
     >>> BoltzmannMachine(jnp.zeros(2), jnp.full((2, 2), 1.0)).log_partition()      # log(3 + e)
-    Array(1.743668, dtype=float32)
+    Array(1.7436..., dtype=float32)
     """
 
     bias: jax.Array

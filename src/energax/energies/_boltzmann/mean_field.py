@@ -16,6 +16,7 @@ def settle(coupling: Any, field: Any, sweeps: int = SWEEPS) -> Any:
     coupling: J, symmetric with a zero diagonal, (n, n). Every update minimises the free energy in its
     coordinate, so that the bound never rises.
 
+    >>> import jax.numpy as jnp
     >>> settle(jnp.zeros((2, 2)), jnp.zeros(2))
     Array([0.5, 0.5], dtype=float32)
     """
@@ -31,7 +32,8 @@ def settle(coupling: Any, field: Any, sweeps: int = SWEEPS) -> Any:
 def binary_entropy(rates: Any) -> Any:
     """Return the entropy of independent binary units with these rates, in nats.
 
+    >>> import jax.numpy as jnp
     >>> binary_entropy(jnp.array([0.5, 1.0]))                            # log 2
-    Array(0.6931472, dtype=float32)
+    Array(0.693147..., dtype=float32)
     """
     return (-jax.scipy.special.xlogy(rates, rates) - jax.scipy.special.xlog1py(1 - rates, -rates)).sum()

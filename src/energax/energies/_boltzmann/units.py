@@ -227,7 +227,7 @@ class RectifiedUnits(Units):
     Nair and Hinton (2010), Rectified linear units improve restricted Boltzmann machines.
 
     >>> RectifiedUnits(20).mean_statistics(jnp.array([-4.0, 0.0, 10.0]))
-    Array([ 0.0188...,  0.69...,  9.99...], dtype=float32)
+    Array([ 0.0174...,  0.682...,  10. ...], dtype=float32)
     """
 
     n: int = eqx.field(static=True, default=16)

@@ -42,8 +42,8 @@ class VariationalBound(Method):
     >>> from energax.energies import DeepBoltzmannMachine
     >>> from energax.infer import log_prob
     >>> machine = DeepBoltzmannMachine.random((4, 3, 2), key=0)
-    >>> log_prob(machine, {"x": [0, 1, 0, 1]}, VariationalBound())              # −4 log 2 = −2.773
-    -2.77... (lower bound)
+    >>> log_prob(machine, {"x": [0, 1, 0, 1]}, VariationalBound())              # near −4 log 2 = −2.773
+    -2.78... (lower bound)
     """
 
     n_samples: int | None = eqx.field(static=True, default=None)
