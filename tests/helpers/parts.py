@@ -506,6 +506,15 @@ def takes_tables(row: Row) -> bool:
     )
 
 
+def takes_binary(name):
+    """Whether an estimator is for zeros and ones, so that other tables raise."""
+    return name.startswith("Bernoulli") or name in (
+        "BoltzmannMachine",
+        "DeepBoltzmannMachine",
+        "DeepBeliefNetwork",
+    )
+
+
 def make_estimator(name, seed):
     """The small estimator of the table; a random one with this seed."""
     cls = getattr(estimators, name)

@@ -39,7 +39,7 @@ def check_phases(
 
     Returns:
         "largest weight", and "gap" with persistent chains: the root mean square over coordinates of the
-        difference of the two means, in standard deviations of the data (at least 0.1).
+        difference of the two means, in standard deviations of the data (at least ¼).
 
     >>> from energax import fit
     >>> from energax.energies import RBM
@@ -97,6 +97,6 @@ def _gap(data: Mapping[str, Any], chains: Mapping[str, Any], weights: Any) -> tu
         total = np.maximum(seen.sum(0), 1e-12)
         mean = (seen * value).sum(0) / total
         deviation = np.sqrt((seen * (value - mean) ** 2).sum(0) / total)
-        squares.append((((states.mean(0) - mean) / np.maximum(deviation, 0.1)) ** 2).ravel())
+        squares.append((((states.mean(0) - mean) / np.maximum(deviation, 0.25)) ** 2).ravel())
     every = np.concatenate(squares)
     return float(np.sqrt(every.mean())), float(3 / np.sqrt(n_chains))
