@@ -80,8 +80,9 @@ def _largest_weight(energy: Any) -> float:
 
 def _chains(result: Fit, learner: Any) -> dict[str, Any] | None:
     objective = learner.objective if isinstance(learner, Descent) else None
-    persistent = isinstance(objective, ContrastiveDivergence) and objective.persistent
-    return objective.states(result.state.carry) if persistent else None
+    if not isinstance(objective, ContrastiveDivergence) or not objective.persistent:
+        return None
+    return objective.states(result.state.carry)
 
 
 def _gap(data: Mapping[str, Any], chains: Mapping[str, Any], weights: Any) -> tuple[float, float]:

@@ -26,27 +26,30 @@ def test_couplings_without_hidden_units_are_exact():
     assert abs((drawn[:, 0] == drawn[:, 2]).mean() - 1) < 0.15
 
 
-# Chains of 20 rows seldom cross between these two.
+# After few steps the chains have not caught up with the weights.
 @pytest.mark.filterwarnings("ignore:After learning, the chains")
 @pytest.mark.parametrize("cls", [DeepBoltzmannMachine, DeepBeliefNetwork])
 def test_deep_models_learn_draw_continue_and_are_saved(cls, tmp_path):
-    settings = {"learning_rate": 0.05, "batch_size": 20, "random_state": 0}
-    model = cls((4, 3), n_iter_pretrain=20, n_iter=20, **settings).fit(PAIRS)
+    rng = np.random.default_rng(0)
+    X = (np.tile(PAIRS, (4, 1)) + (rng.random((400, 4)) < 0.1)) % 2
+    settings = {"learning_rate": 0.03, "random_state": 0}
+    model = cls((4, 3), n_iter_pretrain=20, n_iter=40, **settings).fit(X)
     found = model.log_prob(EVERY)
     assert found.kind == "lower bound" and logsumexp(found.value) < 0.1
-    assert model.score(PAIRS) > -1.6  # independent columns: −2.77
+    assert model.score(X) > -2.4  # independent columns: −2.77; the true distribution: −1.99
     drawn = model.sample(100)
-    assert drawn.shape == (100, 4) and (drawn.sum(1) == 2).mean() > 0.5  # 3/8 by chance
-    hidden = model.transform(PAIRS)
-    assert hidden.shape == (100, 3) and ((hidden > 0) & (hidden < 1)).all()
+    assert drawn.shape == (100, 4) and (drawn.sum(1) == 2).mean() > 0.45  # 3/8 by chance, 0.73 in X
+    hidden = model.transform(X)
+    assert hidden.shape == (400, 3) and ((hidden > 0) & (hidden < 1)).all()
     assert len(model.get_feature_names_out()) == 3
     energax.save(model, tmp_path / "model.safetensors")
     again = energax.load(tmp_path / "model.safetensors")
-    assert np.array_equal(again.transform(PAIRS), hidden)
-    assert again.partial_fit(PAIRS).fit_.n_steps == 5
+    assert np.array_equal(again.transform(X), hidden)
+    assert again.partial_fit(X).fit_.n_steps == 4
     light = cls((4, 3), n_iter_pretrain=20, n_iter=20, **settings)
-    light.fit(PAIRS, sample_weight=np.where(PAIRS[:, 0] > 0, 1.0, 0.0))
-    assert light.score(PAIRS[:1]) > -0.5  # with equal weights at most −log 2
+    first = np.tile(PAIRS, (4, 1))
+    light.fit(first, sample_weight=np.where(first[:, 0] > 0, 1.0, 0.0))
+    assert light.score(PAIRS[:1]) > -0.6  # with equal weights at most −log 2
 
 
 def test_a_fit_that_fails_says_so():

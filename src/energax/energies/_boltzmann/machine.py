@@ -125,11 +125,13 @@ class BoltzmannMachine(Energy):
     def coordinate_logits(self, name: str, i: Any, **values: Any) -> Any:
         """Return log p(unit i = 0, 1 | all others) up to a constant, (2,), from its field."""
         x, z = values["x"], values.get("z")
+        between: Any = self.weight
+        hidden_bias: Any = self.hidden_bias
         if name == "x":
             field = self.bias[i] + _row(self.visible_weight, i, x)
-            field = field if z is None else field + self.weight[i] @ z
+            field = field if z is None else field + between[i] @ z
         else:
-            field = self.hidden_bias[i] + _row(self.hidden_weight, i, z) + x @ self.weight[:, i]
+            field = hidden_bias[i] + _row(self.hidden_weight, i, z) + x @ between[:, i]
         return jnp.stack([jnp.zeros_like(field), field])
 
     def free_energy_bound(self, *, x):

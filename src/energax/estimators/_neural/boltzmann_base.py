@@ -15,9 +15,11 @@ from ...learn import ContrastiveDivergence, Descent, check_phases
 from ...samplers import Gibbs
 from .._base import Density, Transformer
 from .._common.layers import LAYER_SIZES, layer_sizes
-from .._common.settings import ANY_NUMBER, COMMON, LEARNING_RATE, NONE, WHOLE
+from .._common.settings import ANY_NUMBER, COMMON, LEARNING_RATE, NONE, WHOLE, Setting, is_whole
 from .._common.table import binarize
 
+#: Numbers of repetitions; larger ones would not end, or not fit into 32 bits.
+COUNT = Setting(lambda value: is_whole(value) and 1 <= value <= 10**6, "a whole number from 1 to a million")
 #: Sweeps of the chains that draw rows.
 SWEEPS = 200
 #: Bits of all variables up to which draws are exact, from the table of all values.
@@ -36,7 +38,7 @@ class BoltzmannEstimator(Density):
         "learning_rate": LEARNING_RATE,
         "batch_size": WHOLE,
         "n_iter": WHOLE,
-        "k": WHOLE,
+        "k": COUNT,
         "binarize": ANY_NUMBER | NONE,
     }
 
@@ -104,7 +106,7 @@ class DeepEstimator(Transformer, BoltzmannEstimator):
         **BoltzmannEstimator._settings,
         "hidden_layer_sizes": LAYER_SIZES,
         "n_iter_pretrain": WHOLE,
-        "n_importance": WHOLE,
+        "n_importance": COUNT,
     }
 
     def _layers(self, n_features: int) -> tuple[int, ...]:

@@ -55,14 +55,16 @@ class TopDown(Method):
     def _chosen(self, query: Query) -> tuple[Query, Any]:
         from .._choose import choose
 
-        top = Query(query.energy.undirected()[0], {})
+        energy: Any = query.energy
+        top = Query(energy.undirected()[0], {})
         return top, choose("sample", top, self.method)
 
     def sample(self, query, n, key):
         top_key, rest_key = jax.random.split(key)
         top, method = self._chosen(query)
         drawn = method.sample(top, n, top_key)
-        names = query.energy.undirected()[1]
+        network: Any = query.energy
+        names = network.undirected()[1]
         lead = next(iter(drawn.chains.values())).shape[:2]
         rows = {names[k]: np.asarray(v).reshape(-1, *v.shape[2:]) for k, v in drawn.chains.items()}
         keys = jax.random.split(rest_key, int(np.prod(lead)))
