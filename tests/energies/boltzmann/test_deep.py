@@ -19,6 +19,7 @@ from energax.energies import (
     Recognition,
     pretrain,
 )
+from energax.energies._boltzmann.greedy import TwinRBM
 from energax.energy import Energy, enumerated_free_energy
 from energax.errors import BadInput, Unsuitable
 from energax.infer import AnnealedImportance, TopDown, VariationalBound
@@ -236,3 +237,26 @@ def test_deep_models_are_saved_and_bad_stacks_are_named(tmp_path, dbn):
         UpDown().check(RBM.random(2, 2, key=0), {"x": np.zeros((2, 2))})
     with pytest.raises(BadInput, match=r"data.*missing"):
         pretrain([RBM.random(2, 2, key=0)], np.array([[np.nan, 1]]), Descent(ContrastiveDivergence()), key=0)
+
+
+@pytest.mark.parametrize("copies", [(2, 1), (1, 2)])
+def test_copies_with_shared_weights_are_a_machine_of_their_own(copies):
+    """Closed forms of the copies that stand for a missing layer, by enumeration; inputs are doubled."""
+    rbm = shaken(RBM.random(2, 2, key=0, scale=1.0))
+    twin = TwinRBM(rbm, *copies)
+    for name, other in (("x", "z"), ("z", "x")):
+        value, space = twin.spaces[name].at(5 if twin.spaces[name].n_values > 4 else 2), twin.spaces[other]
+        found, exact, p, q = evaluate(
+            lambda name=name, other=other, value=value, space=space: (
+                twin.free_energy(**{name: value}),
+                enumerated_free_energy(twin, {name: value}),
+                jax.vmap(twin.conditional(other, **{name: value}).log_prob)(space.values()),
+                Energy.conditional(twin, other, **{name: value}).log_probs,
+            )
+        )
+        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(p, q, rtol=1e-3, atol=1e-4)
+    x = jnp.array([[1.0, 0.0]])
+    rows = jnp.tile(x, (copies[0], 1))
+    field = np.asarray(copies[0] * (x @ rbm.weight) + rbm.hidden_bias)[0]
+    np.testing.assert_allclose(twin.conditional("z", x=rows).mean[0], expit(field), rtol=1e-5)

@@ -16,11 +16,13 @@ from ...finite import ENUMERATION_LIMIT, Assignments, log_sum_exp
 from ...missing import mask_of, value_of
 from ...spaces import Binary
 from .layers import check_stack, layer_names, random_stack
-from .mean_field import SWEEPS, binary_entropy
+from .mean_field import binary_entropy
 from .rbm import RBM
 from .units import BinaryUnits
 
 _UNITS = BinaryUnits()
+#: Mean-field updates of every hidden layer; the bound holds after any number.
+_UPDATES = 10
 #: The most joint values of hidden layers that are summed over for every row where F is called known.
 _MOST_LISTED = 2**12
 
@@ -176,7 +178,7 @@ class DeepBoltzmannMachine(Energy):
                 rates = {**rates, self.names[i]: jax.nn.sigmoid(self.field(i, rates))}
             return rates
 
-        rates = jax.lax.fori_loop(0, SWEEPS, sweep, rates)
+        rates = jax.lax.fori_loop(0, _UPDATES, sweep, rates)
         return {name: rates[name] for name in self.names[1:]}
 
     def free_energy_bound(self, *, x):
