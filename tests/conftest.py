@@ -36,6 +36,7 @@ hypothesis.settings.load_profile("energax")
 RUNS_LONG = (
     "tests/evaluate",
     "tests/statistical/test_competition.py",
+    "tests/statistical/test_boltzmann.py",
     "tests/statistical/test_digits.py",
     "tests/statistical/test_mixtures.py",
     "tests/statistical/test_structure.py",

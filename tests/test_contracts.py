@@ -34,6 +34,7 @@ from parts import (
     output_of,
     row_of,
     rows_of,
+    takes_binary,
     takes_tables,
 )
 from quick import evaluate
@@ -333,7 +334,7 @@ def table():
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestEstimator:
     def fit(self, name, table):
-        X = table["binary" if name.startswith("Bernoulli") else "real"]
+        X = table["binary" if takes_binary(name) else "real"]
         return fit_estimator(name, X, table["y"]), X
 
     def test_repeats_itself_keeps_the_dtype_is_saved_and_shown(self, name, table, tmp_path):

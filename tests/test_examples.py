@@ -108,6 +108,13 @@ def test_the_readme_shows_the_example_as_it_is():
         assert line.strip() in code, f"not in examples/four_principles.py: {line}"
 
 
+@pytest.mark.slow
+def test_dreaming_digits(capsys):
+    """Both directions tuned: the bound is above the exact score of the RBM at the bottom."""
+    found = load(ROOT / "examples" / "dreaming_digits.py").main()
+    assert found["network after up-down"] > found["bottom RBM"] + 0.2 > -18.9
+
+
 def test_bayesian_curve_fitting(capsys, tmp_path):
     found = load(ROOT / "examples" / "bayesian_curve_fitting.py").main(str(tmp_path / "curve.png"))
     assert found["1"] > found["3"] > found["8"] > found["30"] > 0.2  # never below the noise

@@ -33,7 +33,7 @@ N = 12
 N_CALLS = 150
 #: Settings under which every fit is small; an estimator takes those that it has.
 SMALL = {
-    "n_components": 2, "n_clusters": 2, "hidden_layer_sizes": (2,), "max_iter": 1, "n_iter": 1,
+    "n_components": 2, "n_clusters": 2, "hidden_layer_sizes": (2, 2), "max_iter": 1, "n_iter": 1,
     "n_importance": 8, "n_noise": 1, "order": 2, "random_state": 0, "reg_param": 0.1,
 }  # fmt: skip
 #: Counts of iterations, which may be large.

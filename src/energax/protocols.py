@@ -34,6 +34,49 @@ class Conditional(Protocol):
         """
 
 
+class FreeEnergyBound(Protocol):
+    def free_energy_bound(self, **given: Any) -> Any:
+        """An upper bound of F(given) where F itself is intractable, by a variational distribution.
+
+        Its gradient at the fixed distribution is the positive phase of learning.
+
+        Used by: `ContrastiveDivergence`, `infer.VariationalBound`.
+        """
+
+
+class Propose(Protocol):
+    def propose(self, key: Any, **given: Any) -> tuple[dict[str, Any], Any]:
+        """Draws of some hidden variables from an approximation q of their posterior, and log q of the draws.
+
+        F of the given values and the draws together is in closed form.
+
+        Used by: `infer.VariationalBound`, `learn.UpDown`.
+        """
+
+
+class LogProposal(Protocol):
+    def log_proposal(self, **values: Any) -> Any:
+        """log q of the hidden variables among `values` given the others. Used by: `learn.UpDown`."""
+
+
+class Undirected(Protocol):
+    def undirected(self) -> tuple[Any, dict[str, str]]:
+        """The energy of some variables at the top, and their names here by their names there.
+
+        log Z is that of this part, and `draw` draws all other variables given these.
+
+        Used by: `infer.TopDown`, `infer.VariationalBound`, `learn.UpDown`.
+        """
+
+
+class CoordinateLogits(Protocol):
+    def coordinate_logits(self, name: str, i: Any, **values: Any) -> Any:
+        """log p(coordinate i of `name` = v | all others) up to a constant for every value v, (k,).
+
+        `values` has all variables. Used by: Gibbs, in place of the energies of all values.
+        """
+
+
 class LogPartition(Protocol):
     def log_partition(self) -> Any:
         """log Z, in closed form. Used by: `NegativeLogLikelihood`, `log_prob`, `EM`, mixtures."""

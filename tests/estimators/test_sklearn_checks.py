@@ -14,6 +14,9 @@ from energax.estimators import (
     BayesianRidge,
     BernoulliMixture,
     BernoulliRBM,
+    BoltzmannMachine,
+    DeepBeliefNetwork,
+    DeepBoltzmannMachine,
     EnergyModel,
     GaussianMixture,
     GaussianProcessClassifier,
@@ -43,6 +46,9 @@ ESTIMATORS = [
     MLPRegressor((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
+    BoltzmannMachine(n_iter=2, binarize=0.5),
+    DeepBoltzmannMachine((2, 2), n_iter=1, n_iter_pretrain=1, n_importance=2, binarize=0.5),
+    DeepBeliefNetwork((2, 2), n_iter=1, n_iter_pretrain=1, n_importance=2, binarize=0.5),
     VAE(2, (4,), max_iter=2, n_importance=8, likelihood="gaussian"),
     EnergyModel((4,), max_iter=2, n_importance=256, n_noise=2),
     GaussianMixture(2),
@@ -79,6 +85,8 @@ _FLOAT32 = (
 _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 EXPECTED = {
     "BernoulliRBM": dict.fromkeys(_WEIGHTS, _RANDOM),
+    "DeepBoltzmannMachine": dict.fromkeys(_WEIGHTS, _RANDOM),
+    "DeepBeliefNetwork": dict.fromkeys(_WEIGHTS, _RANDOM),
     "VAE": dict.fromkeys(_WEIGHTS, _RANDOM),
     "MLPRegressor": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "MLPClassifier": dict.fromkeys(_WEIGHTS, _FLOAT32),

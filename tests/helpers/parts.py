@@ -55,6 +55,11 @@ ENERGIES = {
     "GaussianRBM": lambda: energies.GaussianRBM(
         jax.random.normal(jax.random.key(0), (2, 3)), jnp.ones(2), jnp.zeros(3), jnp.full(2, 0.5)
     ),
+    "BoltzmannMachine": lambda: energies.BoltzmannMachine.random(3, 2, key=KEY, scale=1.0),
+    "DeepBoltzmannMachine": lambda: energies.DeepBoltzmannMachine.random((3, 2, 2), key=KEY, scale=1.0),
+    "DeepBeliefNetwork": lambda: energies.DeepBeliefNetwork.random((3, 2, 2), key=KEY, scale=1.0),
+    "ClassRBM": lambda: energies.ClassRBM.random(4, 3, 2, key=KEY, scale=1.0),
+    "ConditionalRBM": lambda: energies.ConditionalRBM.random(2, 4, 3, key=KEY, scale=1.0),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
     "Scorer": lambda: energies.Scorer(
         eqx.nn.Sequential([eqx.nn.Dropout(0.5, inference=True), _mlp(2, 3)]), 2, 3
@@ -136,6 +141,7 @@ OBJECTIVES = {
     "PseudoLikelihood": ("MarkovField", lambda e, d: learn.PseudoLikelihood()),
     "ELBO": ("Decoder", lambda e, d: learn.ELBO(nn.Encoder.random(4, 2, key=1, width=5), samples=2)),
     "ContrastiveDivergence": ("RBM", lambda e, d: learn.ContrastiveDivergence(k=2)),
+    "UpDown": ("DeepBeliefNetwork", lambda e, d: learn.UpDown()),
     "NoiseContrastive": ("RBM", lambda e, d: learn.NoiseContrastive.matched(e, d, k=3)),
     "ScoreMatching": ("NeuralEnergy", lambda e, d: learn.ScoreMatching()),
     "Adversarial": (
@@ -321,6 +327,22 @@ INFERENCES = {
         _log_partition,
         r"Importance needs a proposal=.*Use Enumeration\(\)",
     ),
+    "VariationalBound": InferenceExample(
+        "DeepBoltzmannMachine",
+        infer.VariationalBound,
+        _log_prob,
+        "RBM",
+        _log_prob,
+        r"VariationalBound needs `free_energy_bound`.*Use Enumeration\(\)",
+    ),
+    "TopDown": InferenceExample(
+        "DeepBeliefNetwork",
+        infer.TopDown,
+        _sample,
+        "RBM",
+        _sample,
+        r"TopDown needs an undirected part.*Use Enumeration\(\)",
+    ),
     "Rejection": InferenceExample(
         "Mixture",
         lambda: infer.Rejection(_fair_coins()),
@@ -404,6 +426,11 @@ OPTIONS = {
     "learn.ConstantBaseline": lambda: learn.ConstantBaseline(1.0),
     "learn.FastGradientSign": lambda: learn.FastGradientSign(0.1),
     "learn.ProjectedGradient": lambda: learn.ProjectedGradient(0.1, steps=2),
+    "energies.BinaryUnits": energies.BinaryUnits,
+    "energies.SoftmaxUnits": lambda: energies.SoftmaxUnits(3),
+    "energies.GaussianUnits": lambda: energies.GaussianUnits(jnp.ones(2)),
+    "energies.RectifiedUnits": lambda: energies.RectifiedUnits(4),
+    "energies.Recognition": lambda: energies.Recognition(jnp.zeros((3, 2)), jnp.zeros(2)),
     "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),
     "energies.Tied": lambda: energies.Tied(jnp.eye(2)),
     "energies.Diagonal": lambda: energies.Diagonal(jnp.ones((2, 2))),
@@ -436,6 +463,7 @@ OPTIONS = {
     "kernels.Sum": lambda: kernels.RBF() + kernels.White(0.1),
     "kernels.Product": lambda: 2.0 * kernels.RBF(),
 }
+_DEEP = {"hidden_layer_sizes": (3, 2), "n_iter": 3, "n_iter_pretrain": 2}
 ESTIMATORS = {
     "LinearClassifier": {"max_iter": 20, "tol": 1.0},
     "SVC": {"probability": True},
@@ -460,6 +488,9 @@ ESTIMATORS = {
     "GaussianMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliRBM": {"n_components": 2, "n_iter": 3},
+    "BoltzmannMachine": {"n_components": 1, "n_iter": 3},
+    "DeepBoltzmannMachine": {**_DEEP, "n_importance": 10},
+    "DeepBeliefNetwork": {**_DEEP, "n_importance": 10},
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
@@ -474,6 +505,15 @@ def takes_tables(row: Row) -> bool:
     return (
         cls().__sklearn_tags__().input_tags.two_d_array
         and "lengths" not in inspect.signature(cls.fit).parameters
+    )
+
+
+def takes_binary(name):
+    """Whether an estimator is for zeros and ones, so that other tables raise."""
+    return name.startswith("Bernoulli") or name in (
+        "BoltzmannMachine",
+        "DeepBoltzmannMachine",
+        "DeepBeliefNetwork",
     )
 
 
@@ -546,5 +586,5 @@ def row_of(rows, i):
 
 
 def observed(energy):
-    """Rows of the variables that a learner gets: all but z."""
-    return rows_of(energy, [name for name in energy.spaces if name != "z"])
+    """Rows of the variables that a learner gets: all but z, or z1, z2, …"""
+    return rows_of(energy, [name for name in energy.spaces if not name.startswith("z")])

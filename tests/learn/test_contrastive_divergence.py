@@ -137,7 +137,7 @@ def test_refusals():
     with pytest.raises(Unsuitable, match=r"Gibbs needs.*Give the energy `conditional`"):
         ContrastiveDivergence(sampler=Gibbs()).check(Counts(jnp.array(1.0)), {"x": np.zeros(2, int)})
     with pytest.raises(Unsuitable, match=r"does not model \['x'\].*CrossEntropy"):
-        ContrastiveDivergence().check(
+        ContrastiveDivergence(persistent=True).check(
             Linear.random(2, 3, key=0), {"x": np.zeros((2, 2)), "y": np.zeros(2, int)}
         )
     with pytest.raises(Unsuitable, match=r"cannot integrate out 'z' in Real\(2\).*ELBO\(encoder\)"):

@@ -21,6 +21,7 @@ from parts import (
     observed,
     output_of,
     rows_of,
+    takes_binary,
 )
 
 import energax
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.slow
 #: Adam divides a gradient that is zero up to rounding by its own size.
 SGD = optax.sgd(0.05)
 #: Estimators whose programs XLA compiles for long; their objectives are compared alone.
-FITTED_ONCE = ("BernoulliRBM", "EnergyModel", "VAE")
+FITTED_ONCE = ("BernoulliRBM", "DeepBeliefNetwork", "DeepBoltzmannMachine", "EnergyModel", "VAE")
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_a_sampler(name, compare):
 def test_an_estimator(name, compare):
     y = np.arange(14) % 2
     X = (np.random.default_rng(0).normal(size=(14, 3)) + 3 * y[:, None]).astype(np.float32)
-    if name.startswith("Bernoulli"):
+    if takes_binary(name):
         X = (X > 1.5).astype(np.float32)
 
     if name in FITTED_ONCE:

@@ -1,7 +1,19 @@
 """Models: energies over named variables, one sub-package per family."""
 
+from ._boltzmann.class_rbm import ClassRBM as ClassRBM
+from ._boltzmann.conditional_rbm import ConditionalRBM as ConditionalRBM
+from ._boltzmann.dbm import DeepBoltzmannMachine as DeepBoltzmannMachine
+from ._boltzmann.dbn import DeepBeliefNetwork as DeepBeliefNetwork
+from ._boltzmann.dbn import Recognition as Recognition
+from ._boltzmann.greedy import pretrain as pretrain
+from ._boltzmann.machine import BoltzmannMachine as BoltzmannMachine
 from ._boltzmann.rbm import RBM as RBM
 from ._boltzmann.rbm import GaussianRBM as GaussianRBM
+from ._boltzmann.units import BinaryUnits as BinaryUnits
+from ._boltzmann.units import GaussianUnits as GaussianUnits
+from ._boltzmann.units import RectifiedUnits as RectifiedUnits
+from ._boltzmann.units import SoftmaxUnits as SoftmaxUnits
+from ._boltzmann.units import Units as Units
 from ._emissions.base import Emission as Emission
 from ._emissions.bernoulli import Bernoullis as Bernoullis
 from ._emissions.categorical import Categoricals as Categoricals

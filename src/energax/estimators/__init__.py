@@ -8,6 +8,9 @@ from ._language.ngram import NGramModel as NGramModel
 from ._mixture.bernoulli import BernoulliMixture as BernoulliMixture
 from ._mixture.gaussian import GaussianMixture as GaussianMixture
 from ._mixture.kmeans import KMeans as KMeans
+from ._neural.boltzmann import BoltzmannMachine as BoltzmannMachine
+from ._neural.dbm import DeepBoltzmannMachine as DeepBoltzmannMachine
+from ._neural.dbn import DeepBeliefNetwork as DeepBeliefNetwork
 from ._neural.energy_model import EnergyModel as EnergyModel
 from ._neural.rbm import BernoulliRBM as BernoulliRBM
 from ._neural.vae import VAE as VAE

@@ -32,9 +32,11 @@ from ._monte_carlo.mcmc import MCMC as MCMC
 from ._monte_carlo.rejection import Rejection as Rejection
 from ._monte_carlo.smc import TemperedSMC as TemperedSMC
 from ._monte_carlo.thermodynamic import ThermodynamicIntegration as ThermodynamicIntegration
+from ._monte_carlo.top_down import TopDown as TopDown
 from ._optimise.lbfgs import LBFGS as LBFGS
 from ._posterior import Posterior as Posterior
 from ._sequence.forward_backward import ForwardBackward as ForwardBackward
 from ._sequence.kalman import Kalman as Kalman
+from ._variational.bound import VariationalBound as VariationalBound
 from ._variational.gaussian import VariationalGaussian as VariationalGaussian
 from ._variational.laplace import Laplace as Laplace

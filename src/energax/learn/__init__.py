@@ -25,6 +25,7 @@ from ._noise import Dropout as Dropout
 from ._noise import InputNoise as InputNoise
 from ._noise_contrastive import NoiseContrastive as NoiseContrastive
 from ._objective import Objective as Objective
+from ._phases import check_phases as check_phases
 from ._proximal import Proximal as Proximal
 from ._pseudo_likelihood import PseudoLikelihood as PseudoLikelihood
 from ._score_matching import Denoising as Denoising
@@ -35,4 +36,5 @@ from ._smo import SMO as SMO
 from ._supervised import CrossEntropy as CrossEntropy
 from ._supervised import Margin as Margin
 from ._supervised import Perceptron as Perceptron
+from ._up_down import UpDown as UpDown
 from ._variational import ELBO as ELBO

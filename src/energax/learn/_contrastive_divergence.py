@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from .._util.arrays import asarray
-from ..energy import free_energy
+from ..energy import checked_energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
 from ..samplers import default_sampler
 from ._objective import Objective, stop_gradient
-from ._requirements import check_free_energy, check_joint
+from ._requirements import check_free_energy, check_joint, check_variables
+
+
+class Chains(NamedTuple):
+    """Persistent chains of a sampler with a memory, such as the hot replicas of parallel tempering."""
+
+    states: dict[str, Any]
+    memory: Any
 
 
 class ContrastiveDivergence(Objective):
@@ -22,7 +29,9 @@ class ContrastiveDivergence(Objective):
 
     The gradient is that of the negative log-likelihood with the model's expectation replaced
     by that of the chains. Missing coordinates of the data x⁺ are drawn by the same sampler, with
-    the observed ones fixed.
+    the observed ones fixed. Chains of an energy with inputs stay at the inputs of their row. Where the
+    energy has `free_energy_bound` in place of F, as deep Boltzmann machines do, the positive phase is that
+    bound, and the negative phase the energy of whole chains (Salakhutdinov and Hinton, 2009).
 
     Args:
         k: sweeps of the sampler per update.
@@ -35,9 +44,12 @@ class ContrastiveDivergence(Objective):
             `Gibbs(("x", "z"))`: x is then drawn from hidden units that were drawn before the last
             update, which costs accuracy only if the steps are large.
 
-    Hinton (2002), Training products of experts by minimizing contrastive divergence;
-    Tieleman (2008), Training restricted Boltzmann machines using approximations to the
-    likelihood gradient.
+    Where persistent chains stay in one mode, `sampler=ParallelTempering(Gibbs())` keeps hot replicas of each
+    from update to update; `check_phases` tells.
+
+    Hinton (2002), Training products of experts by minimizing contrastive divergence; Tieleman (2008),
+    Training restricted Boltzmann machines using approximations to the likelihood gradient; Desjardins et al.
+    (2010), Tempered Markov chain Monte Carlo for training of restricted Boltzmann machines.
 
     >>> from energax import Batch
     >>> from energax.energies import RBM
@@ -68,10 +80,16 @@ class ContrastiveDivergence(Objective):
     def check(self, energy, data):
         if not any(n in data for n in energy.spaces):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
-        check_joint(self, energy)
-        check_free_energy(self, energy, data)
+        check_variables(self, data, *energy.inputs)
+        if self.persistent:
+            check_joint(self, energy)  # persistent chains have no inputs of their own
+        if not _has_bound(energy, data):
+            check_free_energy(self, energy, data)
         sampler = self._sampler(energy, data)
-        sampler.check(energy)
+        free = (
+            energy.given(**{n: _zeros(energy.spaces[n]) for n in energy.inputs}) if energy.inputs else energy
+        )
+        sampler.check(free)
         first = sampler.first_overwritten(energy, data)
         if not self.persistent and first is not None:
             raise Unsuitable(
@@ -80,7 +98,11 @@ class ContrastiveDivergence(Objective):
             )
 
     def _sampler(self, energy, observed):
-        return default_sampler(energy, observed, in_learning=True) if self.sampler is None else self.sampler
+        if self.sampler is not None:
+            return self.sampler
+        if energy.inputs:
+            energy = energy.given(**{n: _zeros(energy.spaces[n]) for n in energy.inputs})
+        return default_sampler(energy, [n for n in observed if n in energy.spaces], in_learning=True)
 
     def init(self, energy, batch, key):
         if not self.persistent:
@@ -91,22 +113,69 @@ class ContrastiveDivergence(Objective):
         # Rows of weight 0 are padding and start no chain.
         rows = jax.random.categorical(row_key, jnp.where(batch.weight > 0, 0.0, -jnp.inf), shape=(n,))
         observed = jax.tree.map(lambda a: asarray(a)[rows], observed)
-        return self._sampler(energy, observed).start_rows(energy, observed, start_key)
+        sampler = self._sampler(energy, observed)
+        states = sampler.start_rows(energy, observed, start_key)
+        if not sampler.keeps_memory:
+            return states
+        return Chains(states, jax.vmap(lambda s: sampler.init_memory(energy, s))(states))
+
+    def states(self, carry):
+        """The states of persistent chains in a carry, by name."""
+        return carry.states if isinstance(carry, Chains) else carry
 
     def __call__(self, energy, batch, carry, key):
         fixed, positive = stop_gradient(energy), batch.data
         if any(map(is_masked, positive.values())):
             missing_key, key = jax.random.split(key)
             positive = self._complete(fixed, batch, missing_key)
-        start = carry if self.persistent else positive
-        chains = jax.lax.stop_gradient(self._sampler(fixed, positive).advance(fixed, start, self.k, key))
-        free_energies = jax.vmap(lambda row: free_energy(energy, row))
-        negative = free_energies({name: chains[name] for name in positive})
+        moved = jax.lax.stop_gradient(self._advance(fixed, carry if self.persistent else positive, key))
+        chains = self.states(moved)
+        if _has_bound(energy, positive):
+            # The chains have all variables, and the energy has the same mean gradient as F.
+            observed = jax.vmap(lambda row: energy.free_energy_bound(**row))(positive)
+            negative = jax.vmap(lambda row: checked_energy(energy, row))(chains)
+        else:
+            free_energies = jax.vmap(lambda row: free_energy(energy, row))
+            observed = free_energies(positive)
+            negative = free_energies({name: chains[name] for name in positive})
         # Chains started at the data have the weights of their rows.
         negative_phase = negative.mean() if self.persistent else batch.mean(negative)
-        terms = {"positive phase": batch.mean(free_energies(positive)), "negative phase": -negative_phase}
-        return terms, (chains if self.persistent else None)
+        terms = {"positive phase": batch.mean(observed), "negative phase": -negative_phase}
+        return terms, (moved if self.persistent else None)
+
+    def _advance(self, energy, rows, key):
+        """The chains after k sweeps; those of an energy with inputs stay at the inputs of their rows."""
+        sampler = self._sampler(energy, self.states(rows))
+        if isinstance(rows, Chains):
+
+            def chain(state, memory, key):
+                memory = sampler.renew_memory(energy, state, memory)
+                move = lambda i, c: sampler.move(energy, *c, jax.random.fold_in(key, i))[:2]
+                return jax.lax.fori_loop(0, self.k, move, (state, memory))
+
+            n = jax.tree.leaves(rows.states)[0].shape[0]
+            return Chains(*jax.vmap(chain)(rows.states, rows.memory, jax.random.split(key, n)))
+        if not energy.inputs:
+            return sampler.advance(energy, rows, self.k, key)
+
+        def one(row, key):
+            inputs = {n: row[n] for n in energy.inputs}
+            rest = {n: v[None] for n, v in row.items() if n not in inputs}
+            moved = sampler.advance(energy.given(**inputs), rest, self.k, key)
+            return {**inputs, **{n: v[0] for n, v in moved.items()}}
+
+        n = jax.tree.leaves(rows)[0].shape[0]
+        return jax.vmap(one)(rows, jax.random.split(key, n))
 
     def _complete(self, energy, batch, key):
         """The data with missing values drawn given the observed ones."""
         return self._sampler(energy, batch.data).complete(energy, batch.data, max(self.k, 5), key)
+
+
+def _has_bound(energy, data):
+    """Whether F of the data is bounded in place of computed."""
+    return energy.knows("free_energy_bound", frozenset(data))
+
+
+def _zeros(space):
+    return jnp.zeros(space.shape, space.jax_dtype)

@@ -214,13 +214,18 @@ def _sweep_coordinates(
     keys = jax.random.split(key, max(space.size, 1))
     fixed = jnp.zeros(space.size, bool) if clamped is None else clamped.reshape(-1)
 
+    known = energy.knows("coordinate_logits")
+
+    def logits_of(i, flat):
+        if known:
+            return energy.coordinate_logits(name, i, **others, **{name: flat.reshape(space.shape)})
+        with_choice = lambda choice: flat.at[i].set(choice).reshape(space.shape)
+        energies = jax.vmap(lambda choice: checked_energy(energy, {**others, name: with_choice(choice)}))
+        return -energies(choices)
+
     def visit(step, flat):
         i = step if places is None else places[step]
-        with_choice = lambda choice: flat.at[i].set(choice).reshape(space.shape)
-        energies = jax.vmap(lambda choice: checked_energy(energy, {**others, name: with_choice(choice)}))(
-            choices
-        )
-        drawn = choices[jax.random.categorical(keys[step], -energies)]
+        drawn = choices[jax.random.categorical(keys[step], logits_of(i, flat))]
         return flat.at[i].set(jnp.where(fixed[i], flat[i], drawn))
 
     return jax.lax.fori_loop(0, space.size, visit, value.reshape(-1)).reshape(space.shape)

@@ -88,6 +88,13 @@ class Sampler(eqx.Module):
         """Return the memory of the first `move`, for example the gradient at the state."""
         return None
 
+    #: Whether chains that go on after the energy has changed keep their memory (`renew_memory`).
+    keeps_memory: ClassVar[bool] = False
+
+    def renew_memory(self, energy: Energy, state: dict[str, Any], memory: Any) -> Any:
+        """Return the memory of a chain whose energy has changed: the valid part, the rest anew."""
+        return self.init_memory(energy, state)
+
     def move(
         self,
         energy: Energy,

@@ -67,6 +67,7 @@ class ParallelTempering(Sampler):
     ladder: Ladder | None = fixed(default=None)
 
     is_compiled = True
+    keeps_memory = True  # the states of the hot replicas
 
     def __check_init__(self):
         if not isinstance(self.sampler, Sampler):
@@ -118,6 +119,10 @@ class ParallelTempering(Sampler):
     def _memories(self, energy, states, betas, clamped):
         one = lambda state, beta: self.sampler.init_memory(energy / (1 / beta), state, clamped)
         return jax.vmap(one)(states, betas)
+
+    def renew_memory(self, energy, state, memory):
+        betas = self._betas(energy, state)
+        return memory._replace(memories=self._memories(energy, memory.states, betas, None))
 
     def is_valid_start(self, memory):
         valid = jax.vmap(self.sampler.is_valid_start, axis_size=self.n_temperatures)(memory.memories)

@@ -110,7 +110,7 @@ def test_a_run_below_a_trial_warns():
 
 
 def test_the_pilot_run_settles():
-    """Chains from noise take hundreds of sweeps to the lower basin: the first 200 sweeps give 0.74 for 0.93."""
+    """Chains from noise take hundreds of sweeps to the lower basin: the first 200 give 0.74 for 0.93."""
     strong = RBM(jnp.full((10, 1), 4.0), jnp.full(10, -1.65), jnp.full(1, -20.0))
     rates = _pilot_rates(strong, Gibbs(), jax.random.key(0))
     exact = evaluate(lambda: Energy.conditional(strong, "z").mean)

@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from ..._util.keys import as_key
+from ..._util.methods import plain_method
 from ..._util.xla import softplus
 from ...energy import Energy, enumerated_free_energy
 from ...errors import BadInput
 from ...missing import is_masked, mask_of, value_of
 from ...spaces import Binary, Positive, Real, parameter
+from .units import BinaryUnits, GaussianUnits, Units
 
 
 def _check_layers(machine: RBM | GaussianRBM) -> None:
@@ -23,78 +25,135 @@ def _check_layers(machine: RBM | GaussianRBM) -> None:
 
 
 class RBM(Energy):
-    """A restricted Boltzmann machine: e(x, z) = −xᵀWz − bᵀx − cᵀz, x and z binary.
+    """A restricted Boltzmann machine: e(x, z) = −xᵀWz − bᵀx − cᵀz, by default with x and z binary.
 
-    Missing coordinates of x are summed out exactly: they are independent given z.
+    Other units have their statistics t in place of x and z, and a term −log h of their own:
+    e(x, z) = −t(x)ᵀ W t(z) − bᵀt(x) − cᵀt(z) − log h(x) − log h(z). Given one layer, the units of the other
+    are independent. Missing coordinates of x are summed out exactly.
 
     Args:
         weight: W, (n_visible, n_hidden).
         bias: b, (n_visible,).
         hidden_bias: c, (n_hidden,).
+        visible: the units of x: `BinaryUnits()`, `SoftmaxUnits(k)`, `GaussianUnits(scale)` or
+            `RectifiedUnits(n)`.
+        hidden: the units of z.
 
-    Smolensky (1986), Information processing in dynamical systems: foundations of harmony theory.
+    Smolensky (1986), Information processing in dynamical systems: foundations of harmony theory;
+    Welling, Rosen-Zvi and Hinton (2004), Exponential family harmoniums, for other units.
 
     >>> rbm = RBM(jnp.zeros((3, 2)), jnp.zeros(3), jnp.zeros(2))
     >>> rbm.log_partition()                                  # 5 log 2
     Array(3.465736, dtype=float32)
+    >>> from energax.energies import RectifiedUnits, SoftmaxUnits
+    >>> RBM.random(4, 2, visible=SoftmaxUnits(3), hidden=RectifiedUnits(5), key=0).spaces
+    {'x': Categorical(3, 4), 'z': Categorical(6, 2)}
     """
 
     weight: jax.Array
     bias: jax.Array
     hidden_bias: jax.Array
+    visible: Units = BinaryUnits()
+    hidden: Units = BinaryUnits()
 
     marginalises = frozenset({"x"})
     enumerates_missing = True
 
     def __check_init__(self):
         _check_layers(self)
+        for name in ("visible", "hidden"):
+            if not isinstance(getattr(self, name), Units):
+                found = type(getattr(self, name)).__name__
+                raise BadInput(name, found, "units of energax.energies", "Try BinaryUnits().")
+        if isinstance(self.visible, GaussianUnits) and isinstance(self.hidden, GaussianUnits):
+            remedy = "Use Gaussian units in one layer, and binary or rectified ones in the other."
+            raise BadInput(
+                "hidden", "Gaussian units in both layers", "a density with a finite integral", remedy
+            )
+        self.spaces  # noqa: B018  raises if the fields are no whole number of units
 
     @classmethod
-    def random(cls, n_visible: int, n_hidden: int, *, key: Any, scale: float = 0.01) -> RBM:
+    def random(
+        cls,
+        n_visible: int,
+        n_hidden: int,
+        *,
+        key: Any,
+        scale: float = 0.01,
+        visible: Units | None = None,
+        hidden: Units | None = None,
+    ) -> RBM:
         """A machine with normal weights of standard deviation `scale` and biases of 0."""
-        weight = scale * jax.random.normal(as_key(key), (n_visible, n_hidden))
-        return cls(weight, jnp.zeros(n_visible), jnp.zeros(n_hidden))
+        visible, hidden = visible or BinaryUnits(), hidden or BinaryUnits()
+        n, m = n_visible * visible.fields_per_unit, n_hidden * hidden.fields_per_unit
+        weight = scale * jax.random.normal(as_key(key), (n, m))
+        return cls(weight, jnp.zeros(n), jnp.zeros(m), visible, hidden)
 
     def initialise(self, key, data, weight):
         """Small random weights, and visible biases that match the mean of each coordinate."""
         x, counts = value_of(data["x"]), mask_of(data["x"]) * weight[:, None]
-        mean = (jnp.sum(counts * x, 0) + 0.5) / (jnp.sum(counts, 0) + 1.0)
+        visible, bias = self.visible.fitted(x, counts)
         noise = 0.01 * jax.random.normal(key, self.weight.shape, self.weight.dtype)
-        return RBM(noise, (jnp.log(mean) - jnp.log1p(-mean)).astype(self.bias.dtype), 0 * self.hidden_bias)
+        return RBM(noise, bias.astype(self.bias.dtype), 0 * self.hidden_bias, visible, self.hidden)
 
     @property
     def spaces(self):
-        return {"x": Binary(self.bias.shape[-1]), "z": Binary(self.hidden_bias.shape[-1])}
+        n, m = self.bias.shape[-1], self.hidden_bias.shape[-1]
+        return {"x": self.visible.space(n), "z": self.hidden.space(m)}
+
+    @plain_method
+    def knows(self, what, names=None):
+        if what == "multiply" and not (self.visible.multiplies and self.hidden.multiplies):
+            return False
+        return super().knows(what, names)
 
     def __call__(self, *, x, z):
-        field = self.weight @ z + self.bias
+        field = self.visible_field(z)
         if is_masked(x):
-            visible = jnp.where(x.observed, x.value * field, softplus(field)).sum()
+            units = self.visible
+            terms = jnp.where(x.observed, units.energies(x.value, field), -units.log_normalisers(field))
+            visible = terms.sum()
         else:
-            visible = x @ field
-        return -visible - z @ self.hidden_bias
+            visible = self.visible.energy(x, field)
+        return visible + self.hidden.energy(z, self.hidden_bias)
+
+    def visible_field(self, z: Any) -> Any:
+        """Return W t(z) + b, the field of the visible units given the hidden ones."""
+        return self.weight @ self.hidden.statistics(z, self.weight.dtype) + self.bias
+
+    def hidden_field(self, x: Any) -> Any:
+        """Return Wᵀ t(x) + c, the field of the hidden units given the visible ones."""
+        return self.visible.statistics(x, self.weight.dtype) @ self.weight + self.hidden_bias
 
     def free_energy(self, *, x=None, z=None):
         if is_masked(x):
             return enumerated_free_energy(self, {"x": x})
         if z is None:
-            return -(x @ self.bias) - softplus(x @ self.weight + self.hidden_bias).sum()
-        return -(z @ self.hidden_bias) - softplus(self.weight @ z + self.bias).sum()
+            return self.visible.energy(x, self.bias) - self.hidden.log_normalisers(self.hidden_field(x)).sum()
+        return (
+            self.hidden.energy(z, self.hidden_bias)
+            - self.visible.log_normalisers(self.visible_field(z)).sum()
+        )
 
     def multiply(self, factor: Any) -> RBM:
         """factor · e, which is linear in its parameters."""
-        return RBM(factor * self.weight, factor * self.bias, factor * self.hidden_bias)
+        visible, r = self.visible.multiplied(factor)
+        hidden, s = self.hidden.multiplied(factor)
+        weight, bias = factor / (r * s) * self.weight, factor / r * self.bias
+        return RBM(weight, bias, factor / s * self.hidden_bias, visible, hidden)
+
+    def with_biases(self, bias: Any, hidden_bias: Any) -> RBM:
+        """Return the machine with other biases."""
+        return RBM(self.weight, bias, hidden_bias, self.visible, self.hidden)
 
     def inference(self, task):
         """Annealed importance sampling, for log Z where neither layer can be enumerated."""
         return "AnnealedImportance" if task in ("log_prob", "log_partition") else None
 
     def conditional(self, name, **given):
-        from numpyro.distributions import Bernoulli
-
         if name == "z":
-            return Bernoulli(logits=given["x"] @ self.weight + self.hidden_bias).to_event(1)
-        return Bernoulli(logits=self.weight @ given["z"] + self.bias).to_event(1)
+            return self.hidden.distribution(self.hidden_field(given["x"]))
+        return self.visible.distribution(self.visible_field(given["z"]))
 
 
 class GaussianRBM(Energy):

@@ -1,0 +1,94 @@
+"""Digits dreamt by a deep belief network: an RBM at the top, directed layers down to the pixels.
+
+Two layers of hidden units are learned greedily, each as an RBM of the units below it, and tuned together by
+the up-down algorithm. The dream is a Gibbs chain at the top; every state of it is drawn down to an image.
+Run with `--plot` to write dreaming_digits.png.
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from sklearn.datasets import load_digits
+
+from energax import fit, log_prob
+from energax.energies import RBM, DeepBeliefNetwork, pretrain
+from energax.infer import VariationalBound
+from energax.learn import ContrastiveDivergence, Descent, UpDown
+from energax.samplers import Gibbs
+
+EPOCHS, TUNING = 60, 60
+
+
+def adam(step, epochs, n=1400):
+    """Adam with weight decay and a step that falls to zero, for batches of 100 of n rows."""
+    schedule = optax.cosine_decay_schedule(step, epochs * n // 100)
+    return optax.adamw(schedule, weight_decay=0.02)
+
+
+def learn(X):
+    """Return the RBM at the bottom, and the network before and after tuning."""
+    stack = [RBM.random(64, 20, key=0), RBM.random(20, 20, key=1)]
+    learner = Descent(ContrastiveDivergence(5, persistent=True, n_chains=200), adam(0.02, EPOCHS))
+    rbms = pretrain(stack, X, learner, key=0, epochs=EPOCHS, batch_size=100)
+    greedy = DeepBeliefNetwork.from_rbms(rbms)
+    tuning = Descent(UpDown(5, persistent=True), adam(0.01, TUNING))
+    tuned = fit(greedy, {"x": X}, tuning, key=1, epochs=TUNING, batch_size=100)
+    return rbms[0], greedy, tuned.energy
+
+
+def dream(network, starts, sweeps, every, key):
+    """Return the mean images (chains, sweeps / every, 64) along chains at the top that start at rows."""
+    names = network.undirected()[1]
+    moved = jax.vmap(lambda x, k: network.propose(k, x=x)[0])(starts, jax.random.split(key, len(starts)))
+    states, images = {"x": moved[names["x"]]}, []
+    for t in range(0, sweeps, every):
+        states = Gibbs(("z", "x")).advance(network.top, states, every, jax.random.fold_in(key, t))
+        images.append(jax.vmap(lambda z: network.conditional("x", z1=z).mean)(states["x"]))
+    return np.asarray(jnp.stack(images, 1))
+
+
+def main(plot=False):
+    """Print test scores in nats per row, and return them by name."""
+    X = (load_digits().data / 16 > 0.5).astype(np.float32)
+    train, test = X[:1400], {"x": X[1400:]}
+    rbm, greedy, tuned = learn(train)
+    found = {"bottom RBM": log_prob(rbm, test)}
+    for name, network in (("greedy network", greedy), ("network after up-down", tuned)):
+        found[name] = log_prob(network, test, VariationalBound(1000), key=0)
+    for name, score in found.items():
+        print(f"{name + ':':<23} {score.value.mean():.2f} nats per row ({score.kind})")
+    if plot:
+        # One image of each digit 0 to 7 starts a chain.
+        images = dream(tuned, jnp.asarray(train[:8]), 400, 40, jax.random.key(2))
+        draw(train[:8], images)
+    return {name: score.value.mean() for name, score in found.items()}
+
+
+def draw(starts, images):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    n, steps = images.shape[:2]
+    figure, axes = plt.subplots(n, steps + 2, figsize=(0.72 * (steps + 2), 0.8 * n))
+    for i in range(n):
+        rows = [starts[i], None, *images[i]]
+        for axis, image in zip(axes[i], rows, strict=True):
+            axis.axis("off")
+            if image is not None:
+                axis.imshow(image.reshape(8, 8), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+    axes[0, 0].set_title("start", fontsize=8)
+    for j in range(steps):
+        axes[0, j + 2].set_title(f"sweep {40 * (j + 1)}", fontsize=8)
+    title = "A deep belief network dreams: each row is a Gibbs chain at the top, drawn as pixels"
+    figure.suptitle(title, fontsize=12, y=0.985)
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.915, wspace=0.08, hspace=0.08)
+    figure.savefig("dreaming_digits.png", dpi=130)
+
+
+if __name__ == "__main__":
+    main(plot="--plot" in sys.argv)
