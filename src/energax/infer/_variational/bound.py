@@ -15,7 +15,7 @@ from .._exact.enumeration import Enumeration
 from .._map_rows import map_rows
 from .._method import Cost, Method
 from .._monte_carlo.annealed import AnnealedImportance
-from .._monte_carlo.importance import log_mean
+from .._monte_carlo.weighing import log_mean
 from .._monte_carlo.weights import warn_low_ess
 from .._query import Query
 
