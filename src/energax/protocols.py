@@ -51,7 +51,7 @@ class DrawsProblem(Protocol):
     def draws_problem(self, values: Rows) -> str:
         """Why draws of all variables, as rows, cannot be trusted, in one clause; empty if they can.
 
-        For draws whose arithmetic may lose digits, as that of an inverted network. Used by: `infer.Ancestral`.
+        For draws whose arithmetic may lose digits, such as an inverted network. Used by: `infer.Ancestral`.
         """
 
 

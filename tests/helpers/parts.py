@@ -82,6 +82,7 @@ ENERGIES = {
     "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
+    "Flow": lambda: energies.Flow.random(2, key=1, n_layers=2, width=5, depth=1),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
         {"x": _float32([0.8, 0.2]), "y": ("x", _float32([[0.9, 0.1], [0.2, 0.8]]))}
     ),
@@ -459,6 +460,7 @@ ESTIMATORS = {
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliRBM": {"n_components": 2, "n_iter": 3},
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
+    "Flow": {"n_layers": 2, "width": 4, "depth": 1, "max_iter": 3},
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
 

@@ -9,6 +9,7 @@ from ._mixture.bernoulli import BernoulliMixture as BernoulliMixture
 from ._mixture.gaussian import GaussianMixture as GaussianMixture
 from ._mixture.kmeans import KMeans as KMeans
 from ._neural.energy_model import EnergyModel as EnergyModel
+from ._neural.flow import Flow as Flow
 from ._neural.rbm import BernoulliRBM as BernoulliRBM
 from ._neural.vae import VAE as VAE
 from ._sequence.gmm_hmm import GMMHMM as GMMHMM

@@ -1,4 +1,4 @@
-"""Encoders, generators, flows, multilayer perceptrons and the reinitialisation of networks, on top of Equinox."""
+"""Encoders, generators, flows, multilayer perceptrons and their reinitialisation, on top of Equinox."""
 
 from ._encoder import BernoulliEncoder as BernoulliEncoder
 from ._encoder import CategoricalEncoder as CategoricalEncoder

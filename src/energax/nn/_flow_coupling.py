@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from ._flow_bijection import Bijection
 from ._flow_transform import SplineTransform, Transform
 from ._network import mlp, reinitialise
 
-#: The last layer of a network starts with weights this much smaller than usual: flows start near the identity.
+#: The scale of the first weights of a last layer, relative to the usual: flows start near the identity.
 _LAST_SCALE = 0.1
 
 
@@ -163,7 +164,7 @@ class MaskedNetwork(eqx.Module):
         hidden = np.arange(width) * d // width
         outputs = np.repeat(np.arange(d), self.n_out)
         numbers = [inputs, *[hidden] * (len(self.layers) - 1), outputs]
-        return [b[:, None] >= a for a, b in zip(numbers, numbers[1:], strict=False)]
+        return [b[:, None] >= a for a, b in itertools.pairwise(numbers)]
 
     def __call__(self, x: Any, context: Any = None) -> Any:
         h = _with_context(asarray(x), context)
@@ -187,8 +188,8 @@ class MaskedAutoregressive(Bijection):
     For densities of data. More flexible than couplings, and slower to draw from.
 
     Args:
-        network: a `MaskedNetwork`, or any function (x, context) → (d, n_parameters) whose row i depends on the
-            coordinates before i only.
+        network: a `MaskedNetwork`, or any function (x, context) → (d, n_parameters) whose row i depends on
+            the coordinates before i only.
         transform: g: `SplineTransform()` or `AffineTransform()`.
 
     Papamakarios, Pavlakou and Murray (2017), Masked autoregressive flow for density estimation.

@@ -62,7 +62,9 @@ def flow_layers(
         raise BadInput("layer", describe(layer), f"one of {', '.join(map(repr, _LAYERS))}")
     if not isinstance(transform, Transform):
         if transform not in _TRANSFORMS:
-            raise BadInput("transform", describe(transform), "'spline', 'affine', or a Transform of energax.nn")
+            raise BadInput(
+                "transform", describe(transform), "'spline', 'affine', or a Transform of energax.nn"
+            )
         transform = _TRANSFORMS[transform]()
     blocks = []
     for sub in jax.random.split(as_key(key), n_layers):
@@ -186,15 +188,12 @@ class FlowEncoder(eqx.Module):
             n_context: outputs of the network, which mean, scales and flow layers read.
             sees_mask: as above.
             width, depth, activation: of all networks.
-            flow: `layer` and `transform` of `flow_layers`; layers are inverse autoregressive by default.
+            flow: `layer` and `transform` of `flow_layers`.
         """
         first, second, third = jax.random.split(as_key(key), 3)
         sizes: dict[str, Any] = {"width": width, "depth": depth, "activation": activation}
         network = mlp(n_features * (1 + sees_mask), n_context, key=first, **sizes)
-        flow = {"layer": "inverse autoregressive", "transform": "affine", **flow}
-        layers = flow_layers(
-            n_latent, key=second, n_layers=n_layers, n_context=n_context, **flow, **sizes
-        )
+        layers = flow_layers(n_latent, key=second, n_layers=n_layers, n_context=n_context, **flow, **sizes)
         # The parameters of this coupling depend on the context only: u = (z − μ(x)) / σ(x).
         gaussian = Coupling.random(
             n_latent, key=third, n_fixed=0, n_context=n_context, transform=AffineTransform(8.0), **sizes

@@ -1,4 +1,4 @@
-"""Monotone functions of one number, whose parameters a network computes: affine, rational-quadratic spline."""
+"""Increasing functions of one number whose parameters a network computes: affine, rational-quadratic."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class SplineTransform(Transform):
         return jnp.concatenate([jnp.full_like(sizes[:, :1], -self.bound), starts], axis=-1), sizes
 
     def _bins(self, parameters: Any) -> tuple[Any, Any, Any]:
-        """Return (starts, sizes) along x, (starts, sizes) along u, and the slopes at both ends of all bins."""
+        """Return (starts, sizes) of all bins along x and along u, and the slopes at both ends."""
         k = self.n_bins
         # Parameters 0 give slopes 1, as outside.
         at_zero = math.log(math.expm1(1 - self.least))
