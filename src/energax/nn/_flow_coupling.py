@@ -153,13 +153,13 @@ class MaskedNetwork(eqx.Module):
     @property
     def n_inputs(self) -> int:
         """d, the number of inputs without the context."""
-        return self.layers[-1].out_features // self.n_out
+        return self.layers[-1].weight.shape[0] // self.n_out
 
     def _masks(self) -> list[np.ndarray]:
         """The masks of the weights of all layers; units read those of an equal or a lower number."""
         d = self.n_inputs
-        width, n_given = self.layers[0].out_features, self.layers[0].in_features - d
-        inputs = np.concatenate([np.arange(1, d + 1), np.zeros(n_given, int)])
+        width, n_read = self.layers[0].weight.shape
+        inputs = np.concatenate([np.arange(1, d + 1), np.zeros(n_read - d, int)])
         # Evenly spread over 0, …, d − 1; those of number 0 read the context only.
         hidden = np.arange(width) * d // width
         outputs = np.repeat(np.arange(d), self.n_out)

@@ -105,7 +105,7 @@ class FlowDistribution(eqx.Module):
     @property
     def dtype(self) -> Any:
         """The dtype of draws: that of the parameters."""
-        return float_dtype(self.bijection)
+        return _float_dtype(self.bijection)
 
     def log_prob(self, value: Any) -> Any:
         """Return log p of values (…, d)."""
@@ -136,7 +136,7 @@ def log_normal(u: Any) -> Any:
     return -0.5 * u @ u - 0.5 * u.size * math.log(2 * math.pi)
 
 
-def float_dtype(module: Any) -> Any:
+def _float_dtype(module: Any) -> Any:
     """The dtype of the real parameters of a module; JAX's default if there are none."""
     leaves = [a for a in jax.tree.leaves(module) if eqx.is_inexact_array(a)]
     return jnp.result_type(*leaves) if leaves else jnp.zeros(()).dtype

@@ -104,11 +104,11 @@ def test_early_stopping_keeps_the_best_flow():
     assert model.score(moons(500, 6)) > Flow(**settings, early_stopping=False).fit(X).score(moons(500, 6))
 
 
-@pytest.mark.parametrize("transform", ["affine", "spline"])
-def test_one_column_and_autoregressive_layers(transform):
+@pytest.mark.parametrize("elementwise", ["affine", "spline"])
+def test_one_column_and_autoregressive_layers(elementwise):
     X = moons(80, 7)
-    assert Flow(**SMALL, transform=transform).fit(X[:, :1]).sample(3).shape == (3, 1)
-    model = Flow(**SMALL, transform=transform, layer="autoregressive").fit(X)
+    assert Flow(**SMALL, elementwise=elementwise).fit(X[:, :1]).sample(3).shape == (3, 1)
+    model = Flow(**SMALL, elementwise=elementwise, layer="autoregressive").fit(X)
     assert np.isfinite(model.score_samples(X)).all() and model.sample(4).shape == (4, 2)
 
 
@@ -116,7 +116,7 @@ def test_bad_input_and_lost_digits():
     X = moons(40, 8)
     with pytest.raises(BadInput, match=r"X.*NaN"):
         Flow(**SMALL).fit(np.where(X > 1.5, np.nan, X))
-    for name, value in {"layer": "convolution", "transform": 3, "width": 0, "weight_decay": -1.0}.items():
+    for name, value in {"layer": "convolution", "elementwise": 3, "width": 0, "weight_decay": -1.0}.items():
         with pytest.raises(BadInput, match=name):
             Flow(**{**SMALL, name: value}).fit(X)
     model = Flow(**SMALL).fit(X)

@@ -16,7 +16,6 @@ from ...energy import Energy, enumerated_free_energy
 from ...errors import BadInput, describe
 from ...missing import is_masked
 from ...nn import Bijection, FlowDistribution, flow_layers
-from ...nn._flow_distribution import float_dtype
 from ...programs import jit
 from ...spaces import Categorical, Real, Space
 
@@ -127,14 +126,18 @@ class Flow(Energy):
         context = None
         if self.context is not None:
             context = jax.vmap(self._context_vector)(asarray(data[self.context_name]))
-        x = x.reshape(len(x), -1).astype(float_dtype(self.bijection))
+        x = x.reshape(len(x), -1).astype(self._dtype)
         new = self.bijection.initialise(key, x, weight, context)
         return Flow(new, self.space, self.context, self.context_name)
+
+    @property
+    def _dtype(self) -> Any:
+        return FlowDistribution(self.bijection, 1).dtype
 
     # -- the density -----------------------------------------------------------------------------
 
     def _context_vector(self, value: Any) -> Any:
-        dtype = float_dtype(self.bijection)
+        dtype = self._dtype
         if isinstance(self.context, Categorical):
             return jnp.ravel(jax.nn.one_hot(value, self.context.k, dtype=dtype))
         return jnp.ravel(asarray(value)).astype(dtype)
@@ -148,7 +151,7 @@ class Flow(Energy):
     def _log_n_contexts(self) -> Any:
         k = 1 if not isinstance(self.context, Categorical) else self.context.k
         size = 1 if k == 1 else max(1, self.context.size)  # type: ignore[union-attr]
-        return asarray(size * math.log(k), float_dtype(self.bijection))
+        return asarray(size * math.log(k), self._dtype)
 
     def __call__(self, **variables):
         return -self._distribution(variables).log_prob(jnp.ravel(variables["x"]))
@@ -159,7 +162,7 @@ class Flow(Energy):
             and set(given) == {self.context_name}
             and not any(map(is_masked, given.values()))
         ):
-            return jnp.zeros((), float_dtype(self.bijection))
+            return jnp.zeros((), self._dtype)
         return enumerated_free_energy(self, given)
 
     def log_partition(self):
@@ -224,7 +227,7 @@ class Flow(Energy):
             return ""
         return (
             f"the inverse of the flow loses digits: for {share:.0%} of the draws, the error of f⁻¹(f(x)) is "
-            f"above {limit:.1g} standard deviations. Use parameters in float64, fewer layers, or a regulariser"
+            f"above {limit:.1g} standard deviations. Use float64 parameters, fewer layers, or a regulariser"
         )
 
 

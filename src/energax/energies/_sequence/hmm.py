@@ -163,8 +163,6 @@ class HiddenChain(Energy):
         value, observed = (x.value, x.observed) if self._has_whole_steps(x) else (x, None)
         if emission.knows("row_energies"):
             energies = emission.row_energies(x=value)
-        elif emission.knows("energies"):
-            energies = jax.vmap(lambda row: emission.energies(x=row))(value)
         else:
             states = jnp.arange(self.n_states)
             energies = jax.vmap(lambda row: jax.vmap(lambda i: emission(x=row, z=i))(states))(value)

@@ -38,7 +38,8 @@ class Flow(StandardisingEstimator, Density):
         n_layers: the number of blocks: a linear layer, a permutation and a layer with a network.
         layer: "coupling", fast both ways, or "autoregressive", more flexible, but with draws that take as
             many passes as there are columns.
-        transform: "spline", rational-quadratic splines, or "affine".
+        elementwise: the increasing function of every column whose parameters a network computes: "spline", a
+            rational-quadratic spline, or "affine".
         width, depth: units per hidden layer and number of hidden layers of every network.
         activation: of the hidden layers.
         learning_rate: the step size of Adam at the start.
@@ -74,7 +75,7 @@ class Flow(StandardisingEstimator, Density):
         **EARLY_STOPPING,
         "n_layers": WHOLE,
         "layer": one_of("coupling", "autoregressive"),
-        "transform": one_of(*_TRANSFORMS),
+        "elementwise": one_of(*_TRANSFORMS),
         "width": WHOLE,
         "depth": WHOLE,
         "activation": ACTIVATION,
@@ -90,7 +91,7 @@ class Flow(StandardisingEstimator, Density):
         n_layers: int = 4,
         *,
         layer: str = "coupling",
-        transform: str = "spline",
+        elementwise: str = "spline",
         width: int = 64,
         depth: int = 2,
         activation: Any = "silu",
@@ -108,7 +109,7 @@ class Flow(StandardisingEstimator, Density):
     ):
         self.n_layers = n_layers
         self.layer = layer
-        self.transform = transform
+        self.elementwise = elementwise
         self.width = width
         self.depth = depth
         self.activation = activation
@@ -164,7 +165,7 @@ class Flow(StandardisingEstimator, Density):
 
     def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
         width, rows = int(self.width), min(int(self.batch_size), n)
-        out = d * _TRANSFORMS[self.transform]
+        out = d * _TRANSFORMS[self.elementwise]
         weights = d * width + (int(self.depth) - 1) * width**2 + width * out
         units = int(self.depth) * width + out
         return {
@@ -177,7 +178,7 @@ class Flow(StandardisingEstimator, Density):
 
     def _start(self, d: int) -> energies.Flow:
         """Return the initial flow."""
-        transform = SplineTransform() if self.transform == "spline" else AffineTransform()
+        transform = SplineTransform() if self.elementwise == "spline" else AffineTransform()
         return energies.Flow.random(
             d,
             key=self._key(5),
@@ -191,12 +192,12 @@ class Flow(StandardisingEstimator, Density):
 
     def _optimizer(self, n_rows: int | None) -> optax.GradientTransformation:
         """Return Adam; with a number of rows, its step size goes to 0 over the epochs."""
-        size: Any = float(self.learning_rate)
-        if n_rows is not None:
-            steps = -(-n_rows // min(int(self.batch_size), n_rows)) * int(self.max_iter)
-            size = optax.cosine_decay_schedule(size, steps)
+        size = float(self.learning_rate)
+        steps = 0 if n_rows is None else -(-n_rows // min(int(self.batch_size), n_rows)) * int(self.max_iter)
+        # A schedule in both cases, so that partial_fit continues from the state of fit.
+        schedule = optax.cosine_decay_schedule(size, steps) if steps else optax.constant_schedule(size)
         return optax.chain(
-            optax.clip_by_global_norm(5.0), optax.adamw(size, weight_decay=float(self.weight_decay))
+            optax.clip_by_global_norm(5.0), optax.adamw(schedule, weight_decay=float(self.weight_decay))
         )
 
     def _to_data(self, X: np.ndarray) -> dict[str, Any]:
