@@ -120,7 +120,7 @@ class MaskedNetwork(eqx.Module):
     Germain, Gregor, Murray and Larochelle (2015), MADE: masked autoencoder for distribution estimation.
 
     >>> network = MaskedNetwork.random(3, 1, key=0)
-    >>> jax.jacobian(network)(jnp.ones(3))[:, 0].round(3) != 0
+    >>> jax.jacobian(network)(jnp.ones(3))[:, 0] != 0
     Array([[False, False, False],
            [ True, False, False],
            [ True,  True, False]], dtype=bool)

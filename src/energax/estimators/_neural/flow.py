@@ -65,7 +65,7 @@ class Flow(StandardisingEstimator, Density):
     >>> rng = np.random.default_rng(0)
     >>> angle = rng.uniform(0, 2 * np.pi, 500)
     >>> ring = 2 * np.c_[np.cos(angle), np.sin(angle)] + 0.1 * rng.normal(size=(500, 2))
-    >>> flow = Flow(n_layers=2, width=16, max_iter=10, random_state=0).fit(ring)
+    >>> flow = Flow(n_layers=2, width=16, max_iter=40, learning_rate=0.02, random_state=0).fit(ring)
     >>> flow.log_prob(ring).kind, flow.sample(3).shape, bool(flow.score([[0, 0]]) < flow.score([[2, 0]]))
     ('exact', (3, 2), True)
     """
