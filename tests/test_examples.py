@@ -86,6 +86,13 @@ def test_estimators(capsys):
 
 
 @pytest.mark.slow
+def test_mixture_of_flows():
+    """Of two flows, fewer draws lie where the density is 0 than of one, which cannot tear space apart."""
+    found = load(ROOT / "examples" / "mixture_of_flows.py").main()
+    assert found["agreement"] > 0.99 and found["mixture of two flows"] < 0.5 * found["one flow"]
+
+
+@pytest.mark.slow
 def test_four_principles(capsys):
     found = load(ROOT / "examples" / "four_principles.py").main()
     floors = {

@@ -139,6 +139,14 @@ def rsample(distribution: Any, key: Any, sample_shape: tuple[int, ...] = ()) -> 
     return draw(key, sample_shape)
 
 
+def rsample_and_log_prob(distribution: Any, key: Any, sample_shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Draws with a gradient, and log p of them, from one pass where the distribution offers it."""
+    if hasattr(distribution, "sample_and_log_prob"):
+        return distribution.sample_and_log_prob(key, sample_shape)
+    draws = rsample(distribution, key, sample_shape)
+    return draws, distribution.log_prob(draws)
+
+
 def icdf(distribution: Any, probability: Any) -> Any:
     """The inverse of the cumulative distribution function of every coordinate, where the family has one."""
     return _base(distribution).icdf(probability)

@@ -68,6 +68,10 @@ class Switch(Energy):
         """The energy of one example under every component, (k,)."""
         return jnp.stack([free_energy(part, given) + part.log_partition() for part in self.parts])
 
+    def row_energies(self, **rows):
+        """The energies of many rows, (n, k). A hidden chain would evaluate all parts once for every state."""
+        return jax.vmap(lambda row: self.energies(**row))(rows)
+
     def __call__(self, **variables):
         return self.energies(**{k: v for k, v in variables.items() if k != self.name})[variables[self.name]]
 

@@ -90,6 +90,14 @@ class Draw(Protocol):
         """
 
 
+class DrawsProblem(Protocol):
+    def draws_problem(self, values: Rows) -> str:
+        """Why draws of all variables, as rows, cannot be trusted, in one clause; empty if they can.
+
+        For draws whose arithmetic may lose digits, such as an inverted network. Used by: `infer.Ancestral`.
+        """
+
+
 class Score(Protocol):
     def score(self, name: str = "x", **given: Any) -> Any:
         """∇ log p(name | …) at the values in `given`. Used by: Langevin, `ScoreMatching`."""

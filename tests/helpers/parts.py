@@ -87,6 +87,7 @@ ENERGIES = {
     "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
+    "Flow": lambda: energies.Flow.random(2, key=1, n_layers=2, width=5, depth=1),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
         {"x": _float32([0.8, 0.2]), "y": ("x", _float32([[0.9, 0.1], [0.2, 0.8]]))}
     ),
@@ -492,6 +493,7 @@ ESTIMATORS = {
     "DeepBoltzmannMachine": {**_DEEP, "n_importance": 10},
     "DeepBeliefNetwork": {**_DEEP, "n_importance": 10},
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
+    "Flow": {"n_layers": 2, "width": 4, "depth": 1, "max_iter": 3},
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
 

@@ -50,6 +50,7 @@ from ._latent.likelihoods import Gaussian as Gaussian
 from ._latent.likelihoods import Poisson as Poisson
 from ._latent.likelihoods import StudentT as StudentT
 from ._neural.energy import NeuralEnergy as NeuralEnergy
+from ._neural.flow import Flow as Flow
 from ._sequence.hmm import HiddenChain as HiddenChain
 from ._sequence.linear_gaussian import LinearGaussianSSM as LinearGaussianSSM
 from ._sequence.markov import MarkovChain as MarkovChain

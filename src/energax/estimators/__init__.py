@@ -12,6 +12,7 @@ from ._neural.boltzmann import BoltzmannMachine as BoltzmannMachine
 from ._neural.dbm import DeepBoltzmannMachine as DeepBoltzmannMachine
 from ._neural.dbn import DeepBeliefNetwork as DeepBeliefNetwork
 from ._neural.energy_model import EnergyModel as EnergyModel
+from ._neural.flow import Flow as Flow
 from ._neural.rbm import BernoulliRBM as BernoulliRBM
 from ._neural.vae import VAE as VAE
 from ._sequence.gmm_hmm import GMMHMM as GMMHMM

@@ -86,8 +86,7 @@ class Reparameterised(GradientEstimator):
             )
 
     def sample(self, distribution, key, n):
-        z = distributions.rsample(distribution, key, (n,))
-        return z, distribution.log_prob(z)
+        return distributions.rsample_and_log_prob(distribution, key, (n,))
 
 
 class ScoreFunction(GradientEstimator):

@@ -50,6 +50,7 @@ class Draws(Mapping):
             diagnostics use.
         chains_checked: the draws of Markov chains from which these were taken, in random order; the verdict
             and the diagnostics are theirs.
+        flaw: why exact draws cannot be trusted, as a clause, if the one who drew them found a reason.
 
     >>> draws = Draws({"x": np.arange(6.0).reshape(1, 6)}, method="ancestral", exact=True)
     >>> draws["x"].shape, draws.verdict
@@ -67,8 +68,9 @@ class Draws(Mapping):
         fixed: Mapping[str, Any] | None = None,
         n: int | None = None,
         chains_checked: Draws | None = None,
+        flaw: str = "",
     ):
-        self._checked = chains_checked
+        self._checked, self._flaw = chains_checked, flaw
         self.labels: dict[str, tuple[str, ...] | None] = {}  # names of states, by variable
         self.n_rows: int | None = None  # rows that were given, if there were rows
         self.chains = {k: np.asarray(v) for k, v in chains.items()}
@@ -194,6 +196,8 @@ class Draws(Mapping):
         diverged = [k for k, v in self.chains.items() if not np.isfinite(v).all()]
         if diverged:
             return f"diverged: {', '.join(diverged)} not finite; {_NOT_FINITE}"
+        if self._flaw:
+            return f"unreliable ({self.method}): {self._flaw}"
         if self.exact:
             kind = f"independent draws ({self.method}); {self.caveat}" if self.caveat else None
             return f"{self.n} {kind or f'exact, independent draws ({self.method})'}"
@@ -208,7 +212,7 @@ class Draws(Mapping):
     @property
     def trusted(self) -> bool:
         """Whether the draws are exact, or the diagnostics found no problem."""
-        return self.exact or self.verdict.startswith("no problem found")
+        return (self.exact and not self._flaw) or self.verdict.startswith("no problem found")
 
     @functools.cached_property
     def problem(self) -> str:
@@ -218,7 +222,7 @@ class Draws(Mapping):
         disagree, moves that diverged or were rejected. `verdict` is stricter.
         """
         if self.exact:
-            return ""
+            return self._flaw
         if self._checked is not None:
             return self._checked.problem
         diverged = [k for k, v in self.chains.items() if not np.isfinite(v).all()]

@@ -52,7 +52,9 @@ class Ancestral(Method):
         else:
             # Nothing is given, so that draws can be computed as rows, in chunks.
             values = map_rows(_draw, {}, n, energy, names, key=key, numbers_per_row=width)
+            problem = energy.draws_problem(values) if energy.knows("draws_problem") else ""
             values = {k: v[None] for k, v in values.items()}
+            return Draws(values, method=self.label, exact=True, flaw=problem)
         if query.batched:
             values = {k: np.swapaxes(v, 0, 1)[None] for k, v in values.items()}
         return Draws(values, method=self.label, exact=True)

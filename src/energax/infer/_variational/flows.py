@@ -30,8 +30,12 @@ def train_flow(row, key, energy, method, names):
 
     def log_weight(arrays, key):
         flow = eqx.combine(arrays, rest)
-        u = flow.sample(key)
-        return -objective(u) - flow.log_prob(u), u
+        if hasattr(flow, "sample_and_log_prob"):  # in one pass, without inverting the flow
+            u, log_q = flow.sample_and_log_prob(key)
+        else:
+            u = flow.sample(key)
+            log_q = flow.log_prob(u)
+        return -objective(u) - log_q, u
 
     def step(carry, key):
         arrays, state = carry
