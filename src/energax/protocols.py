@@ -98,6 +98,11 @@ class RelaxedEnergy(Protocol):
         """The energy at soft one-hot vectors of a categorical variable. Used by: `learn.GumbelSoftmax`."""
 
 
+class WithEncoder(Protocol):
+    def with_encoder(self, encoder: Any) -> Any:
+        """The energy whose prior uses this encoder, if it needs one. Used by: `learn.ELBO`."""
+
+
 class Inference(Protocol):
     def inference(self, task: str) -> str | None:
         """The name of the inference method that suits this family of energies, or None.

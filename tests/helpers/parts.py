@@ -81,6 +81,7 @@ ENERGIES = {
     "NeuralRegressor": lambda: energies.NeuralRegressor(_mlp(2, "scalar"), 2),
     "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
+    "ConditionalDecoder": lambda: energies.ConditionalDecoder(_mlp(5, 4), 2, energax.Categorical(3)),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
         {"x": _float32([0.8, 0.2]), "y": ("x", _float32([[0.9, 0.1], [0.2, 0.8]]))}
@@ -414,6 +415,15 @@ OPTIONS = {
     "energies.StudentT": lambda: energies.StudentT(4.0, jnp.ones(())),
     "energies.Poisson": energies.Poisson,
     "energies.Gamma": lambda: energies.Gamma(2.0),
+    "energies.Categorical": lambda: energies.Categorical(3),
+    "energies.DiscretisedLogistic": lambda: energies.DiscretisedLogistic(16, jnp.full(2, 0.1)),
+    "energies.MixtureLikelihood": lambda: energies.MixtureLikelihood(energies.Gaussian(0.5), 3),
+    "energies.Columns": lambda: energies.Columns([(energies.Gaussian(), [0, 2]), (energies.Poisson(), [1])]),
+    "energies.EnergyPrior": lambda: energies.EnergyPrior(Mixture(ENERGIES["Gaussians"]())),
+    "energies.PseudoInputs": lambda: energies.PseudoInputs(jnp.eye(4), 2),
+    "infer.RefinedEncoder": lambda: infer.RefinedEncoder(
+        nn.Encoder.random(4, 2, key=1, width=5), ENERGIES["Decoder"]()
+    ),
     "energies.StandardNormal": lambda: energies.StandardNormal(2),
     "energies.UniformChoices": lambda: energies.UniformChoices(3, 2),
     "energies.TiedWithin": lambda: energies.TiedWithin(jnp.stack([jnp.eye(2)] * 2)),
@@ -520,6 +530,9 @@ def find_learner(energy):
 
 
 def _encoder(energy):
+    if "y" in energy.spaces:
+        sizes = energy.spaces["x"].size, energy.spaces["z"].size
+        return nn.ConditionalEncoder.random(*sizes, energy.spaces["y"], key=1, width=5)
     return nn.Encoder.random(energy.spaces["x"].size, energy.spaces["z"].size, key=1, width=5)
 
 

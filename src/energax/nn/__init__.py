@@ -2,7 +2,10 @@
 
 from ._encoder import BernoulliEncoder as BernoulliEncoder
 from ._encoder import CategoricalEncoder as CategoricalEncoder
+from ._encoder import ConditionalEncoder as ConditionalEncoder
 from ._encoder import Encoder as Encoder
+from ._encoder import embed_value as embed_value
+from ._encoder import embedded_size as embedded_size
 from ._generator import Generator as Generator
 from ._network import mlp as mlp
 from ._network import reinitialise as reinitialise
