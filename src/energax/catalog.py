@@ -92,6 +92,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "NeuralRegressor", "energy", "−log p(y | f(x)), f any network", "a network, a likelihood", "x: Real(d), y: of the likelihood", "Bishop (1994)"),
     Row("energies", "LogisticProcess", "energy", "½ fᵀK⁻¹f + ½ log|2πK| − Σ log σ(±f), a Gaussian process of two classes", "a kernel", "x: Sequence(Real(d)); y: Sequence(Binary()); f: Sequence(Real())", "Rasmussen and Williams (2006)"),
     Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
+    Row("energies", "Autoencoder", "energy", "−log p(x | g(f(x))), the loss of reconstruction", "two networks", "x: of the likelihood", "Rumelhart, Hinton and Williams (1986)"),
     Row("energies", "ConditionalDecoder", "energy", "−log p(z) − log p(x | f(z, y)), given y", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior, y: any", "Sohn, Lee and Yan (2015)"),
     Row("energies", "NeuralEnergy", "energy", "f(x), any network with one output", "a network", "x: Real(d)", "LeCun et al. (2006)"),
     Row("energies", "MarkovChain", "energy", "−log π(x₁) − Σ log A[x, x′]: each state depends on the one before", "", "x: Sequence(Categorical(k))", "Markov (1906)"),
@@ -126,6 +127,7 @@ CATALOG: tuple[Row, ...] = (
     Row("learn", "ScoreMatching", "objective", "match the gradient of log p, without log Z", "a gradient in x", "x: Real(d)", "Hyvärinen (2005)"),
     Row("learn", "Adversarial", "objective", "a generator draws the negative phase, with a discrepancy as regulariser", "a generator", "x: Real(d)", "Kim and Bengio (2016)"),
     Row("learn", "AdversarialTraining", "objective", "any objective on inputs that an attack has changed", "an objective and an attack", "x: Real(d), y: any", "Goodfellow, Shlens and Szegedy (2015); Madry et al. (2018)"),
+    Row("learn", "Reconstruction", "objective", "the loss of reconstructing x from its code: denoising, sparse or contractive", "an energy that reconstructs", "x: any", "Vincent et al. (2010); Rifai et al. (2011)"),
     Row("learn", "InputNoise", "objective", "any objective on inputs with noise", "an objective", "x: Real(d)", "Bishop (1995)"),
     Row("learn", "Dropout", "objective", "any objective with the dropout layers of a network turned on", "an objective, layers equinox.nn.Dropout", "any", "Srivastava et al. (2014)"),
     # learners
@@ -146,6 +148,9 @@ CATALOG: tuple[Row, ...] = (
     Row("learn", "LearnedBaseline", "option", "a baseline that is trained with the distribution", "", "", "Mnih and Gregor (2014)"),
     Row("learn", "ConstantBaseline", "option", "a baseline that is one number", "", "", "Williams (1992)"),
     Row("learn", "GumbelSoftmax", "option", "continuous relaxation of a categorical variable", "", "z: finite", "Jang, Gu and Poole (2017)"),
+    Row("learn", "GaussianNoise", "option", "a corruption of inputs: normal noise", "", "x: Real(d)", ""),
+    Row("learn", "MaskingNoise", "option", "a corruption of inputs: coordinates set to 0", "", "x: any", "Vincent et al. (2008)"),
+    Row("learn", "Sparsity", "option", "a penalty on codes: absolute values, or the divergence from a mean activation", "", "", "Lee, Ekanadham and Ng (2008)"),
     Row("learn", "FastGradientSign", "option", "an attack: one step along the signs of the gradient", "", "x: Real(d)", "Goodfellow, Shlens and Szegedy (2015)"),
     Row("learn", "ProjectedGradient", "option", "an attack: gradient steps within a ball", "", "x: Real(d)", "Madry et al. (2018)"),
     # inferences

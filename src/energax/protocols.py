@@ -103,6 +103,16 @@ class WithEncoder(Protocol):
         """The energy whose prior uses this encoder, if it needs one. Used by: `learn.ELBO`."""
 
 
+class Reconstructs(Protocol):
+    """An energy that is the loss of reconstructing x from a code. Used by: `learn.Reconstruction`."""
+
+    def reconstruction_energy(self, x: Any, seen: Any) -> Any:
+        """The energy of x reconstructed from the code of `seen`, one example each."""
+
+    def encode(self, x: Any) -> Any:
+        """The code of one example, (k,)."""
+
+
 class Inference(Protocol):
     def inference(self, task: str) -> str | None:
         """The name of the inference method that suits this family of energies, or None.

@@ -81,6 +81,7 @@ ENERGIES = {
     "NeuralRegressor": lambda: energies.NeuralRegressor(_mlp(2, "scalar"), 2),
     "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
+    "Autoencoder": lambda: energies.Autoencoder.random(3, 2, key=1, width=5),
     "ConditionalDecoder": lambda: energies.ConditionalDecoder(_mlp(5, 4), 2, energax.Categorical(3)),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -146,6 +147,12 @@ OBJECTIVES = {
     "AdversarialTraining": (
         "Linear",
         lambda e, d: learn.AdversarialTraining(learn.CrossEntropy(), learn.FastGradientSign(0.1)),
+    ),
+    "Reconstruction": (
+        "Autoencoder",
+        lambda e, d: learn.Reconstruction(
+            learn.MaskingNoise(0.3), sparsity=learn.Sparsity(0.1), contraction=0.1
+        ),
     ),
     "InputNoise": ("Linear", lambda e, d: learn.InputNoise(learn.CrossEntropy(), 0.1)),
     "Dropout": ("Scorer", lambda e, d: learn.Dropout(learn.CrossEntropy())),
@@ -403,6 +410,9 @@ OPTIONS = {
     "learn.OptimalBaseline": learn.OptimalBaseline,
     "learn.LearnedBaseline": lambda: learn.LearnedBaseline(jnp.zeros(())),
     "learn.ConstantBaseline": lambda: learn.ConstantBaseline(1.0),
+    "learn.GaussianNoise": learn.GaussianNoise,
+    "learn.MaskingNoise": learn.MaskingNoise,
+    "learn.Sparsity": lambda: learn.Sparsity(0.1, target=0.05),
     "learn.FastGradientSign": lambda: learn.FastGradientSign(0.1),
     "learn.ProjectedGradient": lambda: learn.ProjectedGradient(0.1, steps=2),
     "energies.Full": lambda: energies.Full(jnp.stack([jnp.eye(2)] * 2)),

@@ -29,6 +29,7 @@ from ._language.ngram_smoothing import AddK as AddK
 from ._language.ngram_smoothing import Katz as Katz
 from ._language.ngram_smoothing import KneserNey as KneserNey
 from ._language.ngram_smoothing import Smoothing as Smoothing
+from ._latent.autoencoder import Autoencoder as Autoencoder
 from ._latent.categorical import Categorical as Categorical
 from ._latent.categorical import DiscretisedLogistic as DiscretisedLogistic
 from ._latent.columns import Columns as Columns

@@ -27,6 +27,9 @@ from ._requirements import (
 )
 
 
+_ACTIVE = 0.01
+
+
 class ELBO(Objective):
     """The negative evidence lower bound, or its importance-weighted form with S samples.
 
@@ -90,6 +93,17 @@ class ELBO(Objective):
     def validate(self, energy, batch, carry, key):
         fixed = ELBO(self.partner, self.samples, self.estimator) if callable(self.beta) else self
         return fixed(energy, batch, None, key)[0]
+
+    def monitor(self, energy, batch):
+        """The active units: those of z whose mean under q(z | x) has a variance over rows above 0.01."""
+        (name,) = [n for n in energy.spaces if n not in batch.data]
+        if not energy.spaces[name].is_real:
+            return {}
+        try:
+            means = _fill_zero_weight_rows(batch).map(lambda **row: self.partner(**row).mean)
+        except (AttributeError, NotImplementedError):  # a distribution of the caller may have no mean
+            return {}
+        return {"active units": count_active(means, batch.weight)}
 
     def check(self, energy, data):
         hidden = [n for n in energy.spaces if n not in data]
@@ -184,6 +198,20 @@ class ELBO(Objective):
         else:
             advantage = bound - _bound_without_each(log_w)
         return -zero_with_scores(advantage, log_q)
+
+
+def count_active(means: Any, weight: Any) -> Any:
+    """The number of units whose mean under q(z | x), (n, …), varies over the rows: a variance above 0.01.
+
+    Burda, Grosse and Salakhutdinov (2016), Importance weighted autoencoders.
+
+    >>> count_active(jnp.array([[0.0, 1.0], [0.01, -1.0]]), jnp.ones(2))
+    Array(1., dtype=float32)
+    """
+    means = means.reshape(len(means), -1)
+    share = weight[:, None] / jnp.maximum(jnp.sum(weight), jnp.finfo(weight.dtype).tiny)
+    centred = means - jnp.sum(share * means, axis=0)
+    return jnp.sum(jnp.sum(share * centred**2, axis=0) > _ACTIVE).astype(means.dtype)
 
 
 def _check_encoding(q: Any, space: Any, name: str) -> Any:

@@ -1,5 +1,7 @@
 """Encoders, generators, multilayer perceptrons and the reinitialisation of networks, on top of Equinox."""
 
+from ._autoencoder import EncoderDecoder as EncoderDecoder
+from ._autoencoder import TiedLayers as TiedLayers
 from ._encoder import BernoulliEncoder as BernoulliEncoder
 from ._encoder import CategoricalEncoder as CategoricalEncoder
 from ._encoder import ConditionalEncoder as ConditionalEncoder
