@@ -10,10 +10,12 @@ from energax.estimators import (
     SVR,
     VAE,
     ARDRegression,
+    Autoencoder,
     BasisExpansion,
     BayesianRidge,
     BernoulliMixture,
     BernoulliRBM,
+    DenoisingAutoencoder,
     EnergyModel,
     GaussianMixture,
     GaussianProcessClassifier,
@@ -31,6 +33,8 @@ from energax.estimators import (
     PoissonRegressor,
     QuadraticDiscriminantAnalysis,
     Ridge,
+    SparseAutoencoder,
+    VaDE,
 )
 
 # Fits with few iterations are interpreted: nothing is compiled for the shapes of each check.
@@ -44,6 +48,10 @@ ESTIMATORS = [
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
     VAE(2, (4,), max_iter=2, n_importance=8, likelihood="gaussian"),
+    VaDE(2, 2, (), learning_rate=0.05, pretrain_iter=20, max_iter=2, likelihood="gaussian", n_importance=8),
+    Autoencoder(1, (4,), max_iter=2),
+    DenoisingAutoencoder(4, max_iter=2),
+    SparseAutoencoder(4, max_iter=2),
     EnergyModel((4,), max_iter=2, n_importance=256, n_noise=2),
     GaussianMixture(2),
     KMeans(3),
@@ -79,6 +87,14 @@ _FLOAT32 = (
 _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 EXPECTED = {
     "BernoulliRBM": dict.fromkeys(_WEIGHTS, _RANDOM),
+    "VaDE": {
+        **dict.fromkeys(_WEIGHTS, _RANDOM),
+        "check_estimator_sparse_array": _NO_CLASSES,
+        "check_estimator_sparse_matrix": _NO_CLASSES,
+    },
+    "DenoisingAutoencoder": dict.fromkeys(_WEIGHTS, _RANDOM),
+    "Autoencoder": dict.fromkeys(_WEIGHTS, _FLOAT32),
+    "SparseAutoencoder": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "VAE": dict.fromkeys(_WEIGHTS, _RANDOM),
     "MLPRegressor": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "MLPClassifier": dict.fromkeys(_WEIGHTS, _FLOAT32),

@@ -479,6 +479,17 @@ ESTIMATORS = {
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliRBM": {"n_components": 2, "n_iter": 3},
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
+    "VaDE": {
+        "n_clusters": 2,
+        "n_components": 1,
+        "hidden_layer_sizes": (4,),
+        "pretrain_iter": 2,
+        "max_iter": 3,
+        "n_importance": 10,
+    },
+    "Autoencoder": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3},
+    "DenoisingAutoencoder": {"n_components": 5, "max_iter": 3},
+    "SparseAutoencoder": {"n_components": 5, "max_iter": 3},
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
 

@@ -119,7 +119,11 @@ class Descent(Learner):
         carry = jax.lax.stop_gradient(carry) if carry is not None else None
         keep = lambda old, new: None if old is None else new
         free = jax.tree.map(keep, state.free, parameters, is_leaf=_is_none)
-        return energy, DescentState(optimizer, free, eqx.combine(partner, frozen_partner), carry), terms | monitored
+        return (
+            energy,
+            DescentState(optimizer, free, eqx.combine(partner, frozen_partner), carry),
+            terms | monitored,
+        )
 
     def term_names(self, energy, state, batch, key, trainable):
         loss = lambda energy, state: (

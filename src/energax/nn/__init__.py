@@ -11,3 +11,7 @@ from ._encoder import embedded_size as embedded_size
 from ._generator import Generator as Generator
 from ._network import mlp as mlp
 from ._network import reinitialise as reinitialise
+from ._pretrain import Code as Code
+from ._pretrain import HiddenMeans as HiddenMeans
+from ._pretrain import Pretrained as Pretrained
+from ._pretrain import pretrain as pretrain

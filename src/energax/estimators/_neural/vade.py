@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import jax
@@ -11,18 +12,20 @@ from sklearn.base import ClusterMixin
 
 from ..._util.arrays import asarray
 from ..._util.sizes import map_table
-from ...energies import Decoder, Diagonal, EnergyPrior, Gaussians
+from ...energies import Decoder, EnergyPrior
 from ...errors import BadInput
 from ...fitting import fit as run_fit
-from ...learn import ELBO, EM, Descent
+from ...learn import ELBO, Descent
 from ...mixture import Mixture
 from ...programs import jit
 from .._common.settings import WHOLE
+from .._common.sklearn_errors import ConvergenceWarning
+from .._mixture.gaussian import GaussianMixture
 from .latent_rows import encode_rows
 from .vae import VAE
 
 _CODES_BETA = 0.1  # of the divergence from N(0, I) while the first codes are learned
-_EM_STARTS, _EM_ITERATIONS, _EM_TOLERANCE = 10, 200, 1e-3
+_EM_STARTS = 5
 _FLOOR = 1e-3  # added to the variances of the mixture of codes
 
 
@@ -52,8 +55,8 @@ class VaDE(ClusterMixin, VAE):
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(90) % 3
-    >>> X = np.eye(6)[2 * y] * 4 + rng.normal(size=(90, 6))
-    >>> model = VaDE(3, 2, (16,), max_iter=20, random_state=0).fit(X)
+    >>> X = np.eye(6)[2 * y] * 8 + rng.normal(size=(90, 6))
+    >>> model = VaDE(3, 2, (16,), max_iter=20, learning_rate=0.01, random_state=0).fit(X)
     >>> all(len(set(model.labels_[y == k])) == 1 for k in range(3))
     True
     """
@@ -157,22 +160,24 @@ class VaDE(ClusterMixin, VAE):
         )
         z = map_table(lambda x: encode_rows(codes.partner, x), data["x"])
         mixture = self._fit_mixture(z, weight)
-        return data, Decoder(codes.energy.network, EnergyPrior(mixture), codes.energy.likelihood), codes.partner
+        return (
+            data,
+            Decoder(codes.energy.network, EnergyPrior(mixture), codes.energy.likelihood),
+            codes.partner,
+        )
 
     def _fit_mixture(self, z: np.ndarray, weight: Any) -> Mixture:
         """Return a mixture of Gaussians fitted to the codes by EM."""
-        k, d = int(self.n_clusters), z.shape[1]
-        covariance = Diagonal(jnp.ones((k, d), z.dtype), floor=_FLOOR)
-        start = Mixture(Gaussians(jnp.zeros((k, d), z.dtype), covariance), jnp.full(k, 1 / k, z.dtype))
-        return run_fit(
-            start,
-            {"x": z},
-            EM(tol=_EM_TOLERANCE),
-            weights=weight,
-            epochs=_EM_ITERATIONS,
+        model = GaussianMixture(
+            int(self.n_clusters),
+            covariance_type="diag",
+            reg_covar=_FLOOR,
             n_init=_EM_STARTS,
-            key=self._key(11),
-        ).energy
+            random_state=int(jax.random.bits(self._key(11), dtype=jnp.uint32)),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
+            return model.fit(z, sample_weight=weight).energy_
 
     # -- clusters ------------------------------------------------------------------------------
 

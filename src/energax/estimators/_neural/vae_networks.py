@@ -44,7 +44,9 @@ def make_vae_networks(
     # The encoder gets x, its mask and y; only x is standardised, and the mask kept if it says anything.
     before = (StandardiseObserved(shift, scale, has_missing, n_given),)
     n_out = n_outputs_of(likelihood, d)
-    decoder = make_network((n_embedded or n_latent) + n_given, hidden, n_out, activation, key=keys[0], after=after)
+    decoder = make_network(
+        (n_embedded or n_latent) + n_given, hidden, n_out, activation, key=keys[0], after=after
+    )
     n_in = d * (1 + has_missing) + n_given
     encoder = make_network(n_in, hidden[::-1], 2 * n_latent, activation, key=keys[1], before=before)
     return decoder, encoder
