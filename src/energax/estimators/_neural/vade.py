@@ -18,7 +18,7 @@ from ...fitting import fit as run_fit
 from ...learn import ELBO, Descent
 from ...mixture import Mixture
 from ...programs import jit
-from .._common.settings import WHOLE
+from .._common.settings import WHOLE, one_of
 from .._common.sklearn_errors import ConvergenceWarning
 from .._mixture.gaussian import GaussianMixture
 from .latent_rows import encode_rows
@@ -32,7 +32,7 @@ _FLOOR = 1e-3  # added to the variances of the mixture of codes
 class VaDE(ClusterMixin, VAE):
     """Variational deep embedding: clusters of a mixture of Gaussians in the latent space of an autoencoder.
 
-    The model is p(z) = Σ_c π_c N(z; μ_c, diag σ_c²) and p(x | z) with a decoder network. First an autoencoder
+    The model is p(z) = Σ_c π_c N(z; μ_c, Σ_c) and p(x | z) with a decoder network. First an autoencoder
     learns codes with a weak prior; a mixture of Gaussians fitted to the codes by EM is the initial prior; then
     the bound on log p(x) is maximised over decoder, encoder and mixture together. A row belongs to the cluster
     with the largest p(c | z) at the mean z of q(z | x).
@@ -40,6 +40,7 @@ class VaDE(ClusterMixin, VAE):
     Args:
         n_clusters: the number of clusters.
         n_components: the number of latent dimensions.
+        covariance_type: "full", "tied", "diag" (as in the paper) or "spherical", for Σ_c.
         pretrain_iter: epochs for the first codes.
         n_init: the number of starts; the one with the best bound is kept.
         hidden_layer_sizes, activation, likelihood, learning_rate, batch_size, max_iter, n_importance, n_refine,
@@ -64,6 +65,7 @@ class VaDE(ClusterMixin, VAE):
     _settings = {
         **{k: v for k, v in VAE._settings.items() if k not in ("prior", "beta", "beta_warmup", "samples")},
         "n_clusters": WHOLE,
+        "covariance_type": one_of("full", "tied", "diag", "spherical"),
         "pretrain_iter": WHOLE,
         "n_init": WHOLE,
     }
@@ -80,6 +82,7 @@ class VaDE(ClusterMixin, VAE):
         n_components: int = 10,
         hidden_layer_sizes: Any = (256,),
         *,
+        covariance_type: str = "full",
         activation: Any = "relu",
         likelihood: Any = "auto",
         learning_rate: float = 1e-3,
@@ -100,6 +103,7 @@ class VaDE(ClusterMixin, VAE):
         self.n_clusters = n_clusters
         self.n_components = n_components
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.covariance_type = covariance_type
         self.activation = activation
         self.likelihood = likelihood
         self.learning_rate = learning_rate
@@ -170,7 +174,7 @@ class VaDE(ClusterMixin, VAE):
         """Return a mixture of Gaussians fitted to the codes by EM."""
         model = GaussianMixture(
             int(self.n_clusters),
-            covariance_type="diag",
+            covariance_type=self.covariance_type,
             reg_covar=_FLOOR,
             n_init=_EM_STARTS,
             random_state=int(jax.random.bits(self._key(11), dtype=jnp.uint32)),
