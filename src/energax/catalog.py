@@ -254,6 +254,7 @@ CATALOG: tuple[Row, ...] = (
     Row("estimators", "BernoulliMixture", "estimator", "k products of Bernoulli distributions by EM; missing values are summed out", "", "X binary, NaN allowed", "Lazarsfeld and Henry (1968)"),
     Row("estimators", "BernoulliRBM", "estimator", "a restricted Boltzmann machine", "", "X binary, NaN allowed", "Hinton (2002)"),
     Row("estimators", "VAE", "estimator", "a variational autoencoder", "", "X binary or real, NaN allowed", "Kingma and Welling (2014)"),
+    Row("estimators", "ConditionalVAE", "estimator", "a variational autoencoder given the class, and the class by Bayes' rule", "", "X binary or real, NaN allowed, y labels", "Sohn, Lee and Yan (2015)"),
     Row("estimators", "VaDE", "estimator", "clusters of a mixture in the latent space of an autoencoder", "", "X binary or real, NaN allowed", "Jiang et al. (2017)"),
     Row("estimators", "Autoencoder", "estimator", "codes from which a network reconstructs the rows; contractive as an option", "", "X binary or real", "Rumelhart, Hinton and Williams (1986)"),
     Row("estimators", "DenoisingAutoencoder", "estimator", "codes of corrupted rows that reconstruct the rows without noise", "", "X binary or real", "Vincent et al. (2010)"),

@@ -15,6 +15,7 @@ from energax.estimators import (
     BayesianRidge,
     BernoulliMixture,
     BernoulliRBM,
+    ConditionalVAE,
     DenoisingAutoencoder,
     EnergyModel,
     GaussianMixture,
@@ -48,6 +49,7 @@ ESTIMATORS = [
     MLPClassifier((8,), max_iter=60, tol=None, learning_rate_init=0.02, batch_size=None),
     BernoulliRBM(2, n_iter=3, binarize=0.5),
     VAE(2, (4,), max_iter=2, n_importance=8, likelihood="gaussian"),
+    ConditionalVAE(1, (), max_iter=20, learning_rate=0.05, likelihood="gaussian", n_importance=20),
     VaDE(2, 2, (), learning_rate=0.05, pretrain_iter=20, max_iter=2, likelihood="gaussian", n_importance=8),
     Autoencoder(1, (4,), max_iter=2),
     DenoisingAutoencoder(4, max_iter=2),
@@ -87,6 +89,7 @@ _FLOAT32 = (
 _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 EXPECTED = {
     "BernoulliRBM": dict.fromkeys(_WEIGHTS, _RANDOM),
+    "ConditionalVAE": dict.fromkeys(_WEIGHTS, _RANDOM),
     "VaDE": {
         **dict.fromkeys(_WEIGHTS, _RANDOM),
         "check_estimator_sparse_array": _NO_CLASSES,

@@ -479,6 +479,7 @@ ESTIMATORS = {
     "BernoulliMixture": {"n_components": 2, "tol": 0.1},
     "BernoulliRBM": {"n_components": 2, "n_iter": 3},
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
+    "ConditionalVAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
     "VaDE": {
         "n_clusters": 2,
         "n_components": 1,

@@ -11,6 +11,7 @@ from ._mixture.kmeans import KMeans as KMeans
 from ._neural.autoencoder import Autoencoder as Autoencoder
 from ._neural.autoencoder import DenoisingAutoencoder as DenoisingAutoencoder
 from ._neural.autoencoder import SparseAutoencoder as SparseAutoencoder
+from ._neural.conditional_vae import ConditionalVAE as ConditionalVAE
 from ._neural.energy_model import EnergyModel as EnergyModel
 from ._neural.rbm import BernoulliRBM as BernoulliRBM
 from ._neural.vade import VaDE as VaDE

@@ -43,7 +43,9 @@ class VaDE(ClusterMixin, VAE):
         covariance_type: "full", "tied", "diag" (as in the paper) or "spherical", for Σ_c.
         pretrain_iter: epochs for the first codes.
         n_init: the number of starts; the one with the best bound is kept.
-        hidden_layer_sizes, activation, likelihood, learning_rate, batch_size, max_iter, n_importance, n_refine,
+        likelihood: as in `VAE`. If all columns have one unit, such as pixels, give one scale for all, which is
+            learned if it is an array: `Gaussian(jnp.array(0.3))`.
+        hidden_layer_sizes, activation, learning_rate, batch_size, max_iter, n_importance, n_refine,
             verbose, random_state, dtype, learner: as in `VAE`.
 
     Attributes:
