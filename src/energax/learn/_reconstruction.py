@@ -62,7 +62,8 @@ class Sparsity(eqx.Module):
         target: the mean activation ρ that every unit should have, for units in (0, 1) such as sigmoids;
             None penalises the absolute values.
 
-    Lee, Ekanadham and Ng (2008), Sparse deep belief net model for visual area V2; Ng (2011), Sparse autoencoder.
+    Lee, Ekanadham and Ng (2008), Sparse deep belief net model for visual area V2; Ng (2011), Sparse
+    autoencoder.
 
     >>> codes = jnp.array([[0.5, 0.25], [0.5, 0.75]])
     >>> Sparsity(1.0)(codes, jnp.ones(2)), Sparsity(1.0, target=0.5)(codes, jnp.ones(2))

@@ -26,7 +26,6 @@ from ._requirements import (
     suggest_without_hidden,
 )
 
-
 _ACTIVE = 0.01
 
 
@@ -129,8 +128,8 @@ class ELBO(Objective):
             check_log_partition(self, energy, instead)
         if self._has_beta and not energy.knows("free_energy", {hidden[0], *energy.inputs}):
             raise Unsuitable(
-                f"ELBO(beta=) needs log p({hidden[0]}), which {type(energy).__name__} does not have in closed "
-                "form. Use beta=1."
+                f"ELBO(beta=) needs log p({hidden[0]}), which {type(energy).__name__} does not have in "
+                "closed form. Use beta=1."
             )
         # Last, since it recommends another estimator of the same bound.
         _check_estimator(self.estimator, energy, hidden[0])

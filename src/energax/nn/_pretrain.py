@@ -64,10 +64,10 @@ def pretrain(
     output: Any = None,
     weights: Any = None,
 ) -> Pretrained:
-    """Return a deep network whose layers are learned one after another, each from the features of those before.
+    """Return a deep network whose layers are learned one by one, each from the features of those before.
 
-    A layer is an energy over x, with its learner: a restricted Boltzmann machine, whose features are E[z | x],
-    or an autoencoder, whose features are the code. Features of probabilities are rows of the next layer. The
+    A layer is an energy over x, with its learner: a restricted Boltzmann machine, whose features are
+    E[z | x], or an autoencoder, whose features are the code. Features of probabilities are rows of the next layer. The
     network is the start of supervised learning, "fine tuning":
 
         network = pretrain(layers, X, output=eqx.nn.Linear(n, k, key=…), key=0).network
@@ -80,8 +80,8 @@ def pretrain(
         epochs, batch_size, weights: of the fit of every layer, as in `fit`.
         output: a last layer that is not pretrained, such as the linear layer of a classifier; or None.
 
-    Hinton, Osindero and Teh (2006), A fast learning algorithm for deep belief nets; Bengio et al. (2007), Greedy
-    layer-wise training of deep networks.
+    Hinton, Osindero and Teh (2006), A fast learning algorithm for deep belief nets; Bengio et al. (2007),
+    Greedy layer-wise training of deep networks.
 
     >>> from energax.energies import Autoencoder, RBM
     >>> from energax.learn import ContrastiveDivergence, Descent, Reconstruction

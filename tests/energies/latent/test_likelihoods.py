@@ -1,4 +1,4 @@
-"""Likelihoods with several outputs per column: they sum to 1, agree with their draws, and drop missing terms."""
+"""Likelihoods with several outputs per column: sums, draws and missing terms."""
 
 import jax
 import jax.numpy as jnp
@@ -127,7 +127,7 @@ def test_a_decoder_has_as_many_outputs_as_its_likelihood_takes():
     assert decoder.spaces["x"] == CategoricalSpace(4, 3)
     with pytest.raises(BadInput, match="a multiple of 4"):
         Decoder(lambda z: jnp.zeros(10), 2, Categorical(4))
-    with pytest.raises(BadInput, match="3 outputs, expected 4|found 3 outputs"):
+    with pytest.raises(BadInput, match="found 3 outputs"):
         Decoder(lambda z: jnp.zeros(3), 2, Columns([(Gaussian(), [0]), (Categorical(3), [1])]))
     with pytest.raises(BadInput, match="each of 0 to"):
         Columns([(Gaussian(), [0, 2])])

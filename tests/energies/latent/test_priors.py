@@ -22,8 +22,8 @@ from energax.energies import (
 )
 from energax.errors import BadInput, Intractable, Unsuitable
 from energax.infer import Importance, RefinedEncoder, bound_gap
-from energax.learn import ELBO, Descent
-from energax.nn import ConditionalEncoder, Encoder
+from energax.learn import ELBO, Descent, ScoreFunction
+from energax.nn import BernoulliEncoder, ConditionalEncoder, Encoder
 
 WEIGHT = jnp.array([[1.0, 0.3], [-0.5, 0.8], [0.2, 0.0]])
 SIGMA = 0.6
@@ -133,12 +133,9 @@ def test_beta_is_refused_where_it_has_no_meaning():
         ELBO(_prior, 5, beta=2.0)
     with pytest.raises(BadInput, match="beta"):
         ELBO(_prior, beta=-1.0)
+    objective = ELBO(BernoulliEncoder.random(4, 3, key=0), 1, ScoreFunction(), beta=2.0)
     with pytest.raises(Unsuitable, match=r"log p\(z\)"):
-        from energax.learn import ScoreFunction
-        from energax.nn import BernoulliEncoder
-
-        encoder = BernoulliEncoder.random(4, 3, key=0)
-        ELBO(encoder, 1, ScoreFunction(), beta=2.0).check(TWO_LAYERS, {"x": np.zeros((2, 4))})
+        objective.check(TWO_LAYERS, {"x": np.zeros((2, 4))})
 
 
 class _NoFreeEnergyOfZ(RBM):

@@ -1,6 +1,7 @@
 """Priors of decoders: p(z), and what the network gets of z.
 
-A prior has `space`, `width` (the length of what the network gets), `log_prob(z)`, `sample(key)` and `embed(z)`.
+A prior has `space`, `width` (the length of what the network gets), `log_prob(z)`, `sample(key)` and
+`embed(z)`.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class FixedAffine(eqx.Module):
 
 
 class StandardiseObserved(eqx.Module):
-    """Standardised columns of (x, mask, y), 0 (the mean) where missing; then the mask if `keeps_mask`; then y.
+    """Standardised columns of (x, mask, y), 0 (the mean) where missing; the mask if `keeps_mask`; y.
 
     n_given: the length of y, which is left as it is.
     """

@@ -1,4 +1,4 @@
-"""`Autoencoder`, `DenoisingAutoencoder` and `SparseAutoencoder`: codes from which the rows are reconstructed."""
+"""`Autoencoder`, `DenoisingAutoencoder` and `SparseAutoencoder`: codes that reconstruct the rows."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ class DenoisingAutoencoder(AutoencoderBase):
     Args:
         n_components: the length of the code.
         corruption: "masking" sets columns to their mean (to 0 if they are binary), each with probability
-            `corruption_level`; "gaussian" adds normal noise of this standard deviation to standardised columns.
+            `corruption_level`; "gaussian" adds normal noise of this standard deviation to the standardised
+            columns.
         corruption_level: see above.
         hidden_layer_sizes, activation, code_activation, tied_weights, likelihood, learning_rate, batch_size,
             max_iter, early_stopping, validation_fraction, n_iter_no_change, verbose, random_state, dtype,
@@ -135,10 +136,10 @@ class DenoisingAutoencoder(AutoencoderBase):
         n_components: int = 256,
         *,
         corruption: str = "masking",
-        corruption_level: float = 0.3,
+        corruption_level: float = 0.5,
         hidden_layer_sizes: Any = (),
-        activation: Any = "logistic",
-        code_activation: Any = "logistic",
+        activation: Any = "relu",
+        code_activation: Any = "relu",
         tied_weights: bool = True,
         likelihood: str = "auto",
         learning_rate: float = 2e-3,
@@ -185,8 +186,8 @@ class SparseAutoencoder(AutoencoderBase):
         n_components: the length of the code.
         sparsity: the weight of the penalty on the code.
         target: the mean activation that every entry should have, for `code_activation="logistic"`: the
-            penalty is Σ_j KL(target ‖ mean activation of j). None penalises Σ_j |h_j|, for codes that can be 0
-            such as those of "relu".
+            penalty is Σ_j KL(target ‖ mean activation of j). None penalises Σ_j |h_j|, for codes that can be
+            0 such as those of "relu".
         hidden_layer_sizes, activation, code_activation, tied_weights, likelihood, learning_rate, batch_size,
             max_iter, early_stopping, validation_fraction, n_iter_no_change, verbose, random_state, dtype,
             learner: as in `Autoencoder`.
@@ -199,9 +200,9 @@ class SparseAutoencoder(AutoencoderBase):
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
-    >>> weak, strong = (
-    ...     SparseAutoencoder(16, sparsity=s, max_iter=100, random_state=0).fit(X).transform(X) for s in (0.0, 0.3)
-    ... )
+    >>> settings = {"max_iter": 100, "random_state": 0}
+    >>> codes = lambda s: SparseAutoencoder(16, sparsity=s, **settings).fit(X).transform(X)
+    >>> weak, strong = codes(0.0), codes(0.3)
     >>> bool((strong > 0.01).mean() < (weak > 0.01).mean())
     True
     """

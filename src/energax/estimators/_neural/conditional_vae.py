@@ -36,8 +36,8 @@ from .vae_networks import make_vae_networks
 class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
     """Conditional variational autoencoder: draws rows of a given class, and predicts the class of a row.
 
-    The model is p(z) = N(0, I) and p(x | z, y) with a decoder network that gets the class y, fitted together with
-    an encoder q(z | x, y). The class of a row follows from p(y | x) ∝ p(y) p(x | y), where p(x | y) is the
+    The model is p(z) = N(0, I) and p(x | z, y) with a decoder network that gets the class y, fitted together
+    with an encoder q(z | x, y). The class of a row follows from p(y | x) ∝ p(y) p(x | y), where p(x | y) is the
     importance-weighted bound. NaN marks a missing value. Real columns are standardised first.
 
     Args:
@@ -211,8 +211,8 @@ class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of `predict_proba`, (n_samples, k)."""
         joint = self.log_likelihoods(X) + np.log(self.class_prior_)
-        joint = joint - joint.max(1, keepdims=True)
-        return (joint - np.log(np.exp(joint).sum(1, keepdims=True))).astype(self.dtype_)
+        joint = (joint - joint.max(1, keepdims=True)).astype(self.dtype_)
+        return joint - np.log(np.exp(joint).sum(1, keepdims=True))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return p(y | x) of every row and class, (n_samples, k)."""

@@ -33,9 +33,9 @@ class VaDE(ClusterMixin, VAE):
     """Variational deep embedding: clusters of a mixture of Gaussians in the latent space of an autoencoder.
 
     The model is p(z) = Σ_c π_c N(z; μ_c, Σ_c) and p(x | z) with a decoder network. First an autoencoder
-    learns codes with a weak prior; a mixture of Gaussians fitted to the codes by EM is the initial prior; then
-    the bound on log p(x) is maximised over decoder, encoder and mixture together. A row belongs to the cluster
-    with the largest p(c | z) at the mean z of q(z | x).
+    learns codes with a weak prior; a mixture of Gaussians fitted to the codes by EM is the initial prior;
+    then the bound on log p(x) is maximised over decoder, encoder and mixture together. A row belongs to the
+    cluster with the largest p(c | z) at the mean z of q(z | x).
 
     Args:
         n_clusters: the number of clusters.
@@ -43,8 +43,8 @@ class VaDE(ClusterMixin, VAE):
         covariance_type: "full", "tied", "diag" (as in the paper) or "spherical", for Σ_c.
         pretrain_iter: epochs for the first codes.
         n_init: the number of starts; the one with the best bound is kept.
-        likelihood: as in `VAE`. If all columns have one unit, such as pixels, give one scale for all, which is
-            learned if it is an array: `Gaussian(jnp.array(0.3))`.
+        likelihood: as in `VAE`. If all columns have one unit, such as pixels, give one scale for all, which
+            is learned if it is an array: `Gaussian(jnp.array(0.3))`.
         hidden_layer_sizes, activation, learning_rate, batch_size, max_iter, n_importance, n_refine,
             verbose, random_state, dtype, learner: as in `VAE`.
 
@@ -57,8 +57,8 @@ class VaDE(ClusterMixin, VAE):
     Jiang et al. (2017), Variational deep embedding: an unsupervised and generative approach to clustering.
 
     >>> rng = np.random.default_rng(0)
-    >>> y = np.arange(90) % 3
-    >>> X = np.eye(6)[2 * y] * 8 + rng.normal(size=(90, 6))
+    >>> y = np.arange(300) % 3
+    >>> X = np.eye(3)[y] * 8 + rng.normal(size=(300, 3))
     >>> model = VaDE(3, 2, (16,), max_iter=20, learning_rate=0.01, random_state=0).fit(X)
     >>> all(len(set(model.labels_[y == k])) == 1 for k in range(3))
     True

@@ -58,9 +58,9 @@ _ACTIVITY_ROWS = 10_000
 class VAE(Transformer, StandardisingEstimator, Density):
     """Variational autoencoder: a latent variable model of binary or real columns.
 
-    The model is p(z), N(0, I) by default, and p(x | z) with a decoder network, fitted together with an encoder
-    network q(z | x). `score_samples` is a lower bound on log p(x), the importance-weighted bound. NaN marks a missing
-    value. Real columns are standardised first.
+    The model is p(z), N(0, I) by default, and p(x | z) with a decoder network, fitted together with an
+    encoder network q(z | x). `score_samples` is a lower bound on log p(x), the importance-weighted bound. NaN
+    marks a missing value. Real columns are standardised first.
 
     Args:
         n_components: the number of latent dimensions.
@@ -218,9 +218,9 @@ class VAE(Transformer, StandardisingEstimator, Density):
         self.active_units_ = int((spread > 0.01).sum())
         if self.active_units_ == 0 and len(means) > 1:
             message = (
-                f"{type(self).__name__}: the posterior has collapsed: none of the {len(spread)} hidden variables "
-                "depends on x, so that the model is one with independent columns. Lower beta, set beta_warmup, "
-                "or train longer (max_iter)."
+                f"{type(self).__name__}: the posterior has collapsed: none of the {len(spread)} hidden "
+                "variables depends on x, as if the columns were independent. Lower beta, set beta_warmup, or "
+                "train longer (max_iter)."
             )
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
@@ -280,9 +280,10 @@ class VAE(Transformer, StandardisingEstimator, Density):
     def _learner(self, encoder: Encoder, n_rows: int | None = None) -> Any:
         """Return the learner; with the number of rows, for a whole fit, in which beta may rise."""
         beta: Any = float(self.beta)
-        if self.beta_warmup and n_rows is not None:
-            n_batches = -(-n_rows // int(self.batch_size))
-            beta = optax.linear_schedule(0.0, beta, int(self.beta_warmup) * n_batches)
+        if self.beta_warmup:
+            # partial_fit, where it is constant, counts steps too, to continue from the state of fit.
+            n_steps = int(self.beta_warmup) * -(-(n_rows or 0) // int(self.batch_size))
+            beta = optax.linear_schedule(0.0 if n_steps else beta, beta, max(1, n_steps))
         learner = self._make_learner(lambda: ELBO(encoder, self.samples, beta=beta), self._adam)
         objective = learner.objective if isinstance(learner, Descent) else learner
         trains_encoder = callable(objective.partner) and type(objective).partner is not Learner.partner

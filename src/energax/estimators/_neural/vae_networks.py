@@ -1,4 +1,4 @@
-"""The networks of variational autoencoders: fixed layers that convert between columns and standardised units."""
+"""The networks of variational autoencoders: fixed layers convert the units of columns."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def make_vae_networks(
     """Return the networks of decoder and encoder for a table with missing values as NaN.
 
     n_given: the length of an input y, which both networks take after their other inputs. n_embedded: the
-    length of what the decoder gets of z, if it is not that of z. hidden: the layer sizes of the decoder; those
-    of the encoder are in reverse order.
+    length of what the decoder gets of z, if it is not that of z. hidden: the layer sizes of the decoder;
+    those of the encoder are in reverse order.
     """
     d = U.shape[1]
     shift, scale = (asarray(m.astype(dtype)) for m in mean_and_scale(U, weight))

@@ -120,7 +120,7 @@ def _normal_base(q: Any) -> Any:
     base = q.base_dist if isinstance(q, Independent) else q
     if not isinstance(base, Normal):
         raise Unsuitable(
-            f"RefinedEncoder needs an encoder with independent normal coordinates, not {type(base).__name__}. "
-            "Use nn.Encoder."
+            f"RefinedEncoder needs an encoder with independent normal coordinates, not "
+            f"{type(base).__name__}. Use nn.Encoder."
         )
     return base
