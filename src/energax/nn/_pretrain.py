@@ -67,7 +67,7 @@ def pretrain(
     """Return a deep network whose layers are learned one by one, each from the features of those before.
 
     A layer is an energy over x, with its learner: a restricted Boltzmann machine, whose features are
-    E[z | x], or an autoencoder, whose features are the code. Features of probabilities are rows of the next layer. The
+    E[z | x], or an autoencoder, whose features are the code. Probabilities may be rows of binary units. The
     network is the start of supervised learning, "fine tuning":
 
         network = pretrain(layers, X, output=eqx.nn.Linear(n, k, key=…), key=0).network
@@ -138,7 +138,7 @@ def _check_features(features: np.ndarray, energy: Energy, i: int) -> np.ndarray:
     return rows
 
 
-def _feature_layer(energy: Energy) -> Any:
+def _feature_layer(energy: Any) -> Any:
     """Return the map from x to the features of an energy as a layer."""
     if energy.knows("encode"):
         return Code(energy.network)

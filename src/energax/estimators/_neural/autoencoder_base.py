@@ -201,6 +201,6 @@ def _reconstructed(energy: AutoencoderEnergy, X: Any) -> Any:
 
 @jit
 def _errors(energy: AutoencoderEnergy, X: Any) -> Any:
-    constant = 0.5 * jnp.log(2 * jnp.pi) * energy.n_features
-    constant = constant if isinstance(energy.likelihood, Gaussian) else 0.0
+    is_gaussian = isinstance(energy.likelihood, Gaussian)
+    constant = 0.5 * jnp.log(2 * jnp.pi) * energy.n_features * is_gaussian
     return jax.vmap(lambda x: energy(x=x))(asarray(X)) - constant

@@ -37,8 +37,8 @@ class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
     """Conditional variational autoencoder: draws rows of a given class, and predicts the class of a row.
 
     The model is p(z) = N(0, I) and p(x | z, y) with a decoder network that gets the class y, fitted together
-    with an encoder q(z | x, y). The class of a row follows from p(y | x) ∝ p(y) p(x | y), where p(x | y) is the
-    importance-weighted bound. NaN marks a missing value. Real columns are standardised first.
+    with an encoder q(z | x, y). The class of a row follows from p(y | x) ∝ p(y) p(x | y), where p(x | y) is
+    the importance-weighted bound. NaN marks a missing value. Real columns are standardised first.
 
     Args:
         n_components: the number of latent dimensions.
@@ -154,7 +154,11 @@ class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
         with self._precision():
             data, energy, encoder = self._start(X, weight)
             learner = self._make_learner(lambda: ELBO(encoder, beta=float(self.beta)), self._adam)
-            options = {"epochs": self.max_iter, "batch_size": self.batch_size, "validated": True}
+            options: dict[str, Any] = {
+                "epochs": self.max_iter,
+                "batch_size": self.batch_size,
+                "validated": True,
+            }
             self._learn(energy, data | {"y": index}, learner, weights=weight, **options)
         self.encoder_ = self.fit_.partner
         if not callable(self.encoder_):

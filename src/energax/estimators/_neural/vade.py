@@ -137,7 +137,7 @@ class VaDE(ClusterMixin, VAE):
             super().fit(X, y, sample_weight)
             if best is None or self.fit_.loss < best["fit_"].loss:
                 best = dict(vars(self))
-        vars(self).update(best or {})
+        self.__dict__.update(best or {})
         del self._start_number, self._fixed_seed
         self.labels_ = self.predict(X)
         return self

@@ -211,7 +211,8 @@ class VAE(Transformer, StandardisingEstimator, Density):
     def _finish(self, data: dict[str, Any]) -> None:
         """Set `encoder_` and `active_units_`, give the encoder to the prior, and warn of a collapse."""
         self.encoder_ = self.fit_.partner
-        self.energy_ = self.fit_.energy.with_encoder(self.encoder_)
+        decoder: Any = self.fit_.energy
+        self.energy_ = decoder.with_encoder(self.encoder_)
         rows = jax.tree.map(lambda a: a[:_ACTIVITY_ROWS], data["x"])
         means = map_table(lambda x: encode_rows(self.encoder_, x), rows)
         spread = means.reshape(len(means), -1).var(0)
