@@ -1,4 +1,4 @@
-"""The plane of a variational autoencoder with two hidden variables, and digits completed from half their pixels.
+"""The plane of a variational autoencoder with two hidden variables, and digits completed from upper halves.
 
 Run with a path to draw the picture: python examples/latent_plane.py plane.png
 """
@@ -20,7 +20,7 @@ INK, SOFT, LINE, BLUE = "#23272E", "#5B6370", "#9AA3AF", "#0072B2"
 
 
 def load() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Training and test digits in random order, grey values from 0 to 16, and the labels of the test digits."""
+    """Training and test digits in random order, grey values 0 to 16, and the labels of the test digits."""
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     X, y = X[order].astype(np.float32), y[order]

@@ -10,7 +10,7 @@ import optax
 import pytest
 from quick import evaluate
 
-from energax import fit
+from energax import Batch, fit
 from energax.energies import RBM, Decoder, Linear, NeuralEnergy
 from energax.learn import (
     ELBO,
@@ -149,3 +149,25 @@ def test_denoising_features_beat_raw_pixels(grey_digits):
     score = lambda F: LogisticRegression(max_iter=2000).fit(F[:200], y[:200]).score(F[1000:], y[1000:])
     raw = max(score(X), score((X - X[:1000].mean(0)) / (X[:1000].std(0) + 1e-3)))
     assert score(features.transform(X)) > raw + 0.005
+
+
+def test_reinforce_and_gumbel_softmax_reach_the_same_bound(binary_digits):
+    """Four categorical variables of four values; the bound is that of exact draws for both."""
+    from energax.energies import UniformChoices
+    from energax.learn import GumbelSoftmax, ScoreFunction
+    from energax.nn import CategoricalEncoder
+
+    X, _ = binary_digits
+    batch = Batch({"x": jnp.asarray(X)}, jnp.ones(len(X)))
+    found = {}
+    for estimator in (ScoreFunction(), GumbelSoftmax(0.5)):
+        encoder = CategoricalEncoder.random(64, 4, 4, key=1, width=64)
+        start = Decoder.random(64, UniformChoices(4, 4), key=0, width=64)
+        rate = optax.cosine_decay_schedule(5e-3, 400 * 14)
+        learner = Descent(ELBO(encoder, 1, estimator), optax.adam(rate))
+        done = fit(start, {"x": X}, learner, epochs=400, batch_size=100, key=2)
+        exact = ELBO(done.partner, 1, ScoreFunction())
+        loss = lambda key, e=exact, d=done: sum(e(d.energy, batch, None, key)[0].values())
+        keys = jax.random.split(jax.random.key(9), 10)
+        found[type(estimator).__name__] = -float(jax.jit(lambda k, f=loss: jax.lax.map(f, k))(keys).mean())
+    assert abs(found["ScoreFunction"] - found["GumbelSoftmax"]) < 0.5, found

@@ -135,7 +135,7 @@ class AutoencoderBase(Transformer, StandardisingEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.n_components)
+        return self.energy_.n_code
 
     def _rows(self, X: np.ndarray) -> np.ndarray:
         if isinstance(getattr(getattr(self, "energy_", None), "likelihood", None), Bernoulli):
