@@ -14,7 +14,7 @@ import optax
 from sklearn.datasets import load_digits
 
 from energax import fit, log_prob
-from energax.energies import RBM, DeepBeliefNetwork, pretrain
+from energax.energies import RBM, DeepBeliefNetwork, pretrain_rbms
 from energax.infer import VariationalBound
 from energax.learn import ContrastiveDivergence, Descent, UpDown
 from energax.samplers import Gibbs
@@ -32,7 +32,7 @@ def learn(X):
     """Return the RBM at the bottom, and the network before and after tuning."""
     stack = [RBM.random(64, 20, key=0), RBM.random(20, 20, key=1)]
     learner = Descent(ContrastiveDivergence(5, persistent=True, n_chains=200), adam(0.02, EPOCHS))
-    rbms = pretrain(stack, X, learner, key=0, epochs=EPOCHS, batch_size=100)
+    rbms = pretrain_rbms(stack, X, learner, key=0, epochs=EPOCHS, batch_size=100)
     greedy = DeepBeliefNetwork.from_rbms(rbms)
     tuning = Descent(UpDown(5, persistent=True), adam(0.01, TUNING))
     tuned = fit(greedy, {"x": X}, tuning, key=1, epochs=TUNING, batch_size=100)

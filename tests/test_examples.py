@@ -200,6 +200,13 @@ def test_adversarial_digits(capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_latent_plane(capsys, tmp_path):
+    found = load(ROOT / "examples" / "latent_plane.py").main(str(tmp_path / "plane.png"))
+    assert found["error"] < 0.85 * found["error of the mean"] and 0 < found["gap"] < 5
+    assert (tmp_path / "plane.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_svm_margin(capsys, tmp_path):
     found = load(ROOT / "examples" / "svm_margin.py").main(str(tmp_path / "margin.png"))
     soft, hard, bent = found.values()

@@ -82,7 +82,9 @@ class ColumnsDistribution(eqx.Module):
         return self.join([p.sample(k, sample_shape) for p, k in zip(self.parts, keys, strict=True)])
 
     def log_prob(self, value: Any) -> Any:
-        return sum(p.log_prob(v) for p, v in zip(self.parts, self.split(value), strict=True))
+        each = zip(self.parts, self.split(value), strict=True)
+        # x is a vector of real numbers; NumPyro's categorical distribution needs integers.
+        return sum(p.log_prob(v.astype(jnp.int32) if is_discrete(p) else v) for p, v in each)
 
     @property
     def mean(self) -> Any:

@@ -149,6 +149,21 @@ class RelaxedEnergy(Protocol):
         """The energy at soft one-hot vectors of a categorical variable. Used by: `learn.GumbelSoftmax`."""
 
 
+class WithEncoder(Protocol):
+    def with_encoder(self, encoder: Any) -> Any:
+        """The energy whose prior uses this encoder, if it needs one. Used by: `learn.ELBO`."""
+
+
+class Reconstructs(Protocol):
+    """An energy that is the loss of reconstructing x from a code. Used by: `learn.Reconstruction`."""
+
+    def reconstruction_energy(self, x: Any, seen: Any) -> Any:
+        """The energy of x reconstructed from the code of `seen`, one example each."""
+
+    def encode(self, x: Any) -> Any:
+        """The code of one example, (k,)."""
+
+
 class Inference(Protocol):
     def inference(self, task: str) -> str | None:
         """The name of the inference method that suits this family of energies, or None.

@@ -86,6 +86,8 @@ ENERGIES = {
     "NeuralRegressor": lambda: energies.NeuralRegressor(_mlp(2, "scalar"), 2),
     "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
+    "Autoencoder": lambda: energies.Autoencoder.random(3, 2, key=1, width=5),
+    "ConditionalDecoder": lambda: energies.ConditionalDecoder(_mlp(5, 4), 2, energax.Categorical(3)),
     "NeuralEnergy": lambda: energies.NeuralEnergy.random(2, key=1, width=5),
     "Flow": lambda: energies.Flow.random(2, key=1, n_layers=2, width=5, depth=1),
     "BayesianNetwork": lambda: energies.BayesianNetwork(
@@ -152,6 +154,12 @@ OBJECTIVES = {
     "AdversarialTraining": (
         "Linear",
         lambda e, d: learn.AdversarialTraining(learn.CrossEntropy(), learn.FastGradientSign(0.1)),
+    ),
+    "Reconstruction": (
+        "Autoencoder",
+        lambda e, d: learn.Reconstruction(
+            learn.MaskingNoise(0.3), sparsity=learn.Sparsity(0.1), contraction=0.1
+        ),
     ),
     "InputNoise": ("Linear", lambda e, d: learn.InputNoise(learn.CrossEntropy(), 0.1)),
     "Dropout": ("Scorer", lambda e, d: learn.Dropout(learn.CrossEntropy())),
@@ -425,6 +433,9 @@ OPTIONS = {
     "learn.OptimalBaseline": learn.OptimalBaseline,
     "learn.LearnedBaseline": lambda: learn.LearnedBaseline(jnp.zeros(())),
     "learn.ConstantBaseline": lambda: learn.ConstantBaseline(1.0),
+    "learn.GaussianNoise": learn.GaussianNoise,
+    "learn.MaskingNoise": learn.MaskingNoise,
+    "learn.Sparsity": lambda: learn.Sparsity(0.1, target=0.05),
     "learn.FastGradientSign": lambda: learn.FastGradientSign(0.1),
     "learn.ProjectedGradient": lambda: learn.ProjectedGradient(0.1, steps=2),
     "energies.BinaryUnits": energies.BinaryUnits,
@@ -442,6 +453,15 @@ OPTIONS = {
     "energies.StudentT": lambda: energies.StudentT(4.0, jnp.ones(())),
     "energies.Poisson": energies.Poisson,
     "energies.Gamma": lambda: energies.Gamma(2.0),
+    "energies.Categorical": lambda: energies.Categorical(3),
+    "energies.DiscretisedLogistic": lambda: energies.DiscretisedLogistic(16, jnp.full(2, 0.1)),
+    "energies.MixtureLikelihood": lambda: energies.MixtureLikelihood(energies.Gaussian(0.5), 3),
+    "energies.Columns": lambda: energies.Columns([(energies.Gaussian(), [0, 2]), (energies.Poisson(), [1])]),
+    "energies.EnergyPrior": lambda: energies.EnergyPrior(Mixture(ENERGIES["Gaussians"]())),
+    "energies.PseudoInputs": lambda: energies.PseudoInputs(jnp.eye(4), 2),
+    "infer.RefinedEncoder": lambda: infer.RefinedEncoder(
+        nn.Encoder.random(4, 2, key=1, width=5), ENERGIES["Decoder"]()
+    ),
     "energies.StandardNormal": lambda: energies.StandardNormal(2),
     "energies.UniformChoices": lambda: energies.UniformChoices(3, 2),
     "energies.TiedWithin": lambda: energies.TiedWithin(jnp.stack([jnp.eye(2)] * 2)),
@@ -494,6 +514,18 @@ ESTIMATORS = {
     "DeepBeliefNetwork": {**_DEEP, "n_importance": 10},
     "VAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
     "Flow": {"n_layers": 2, "width": 4, "depth": 1, "max_iter": 3},
+    "ConditionalVAE": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 10},
+    "VaDE": {
+        "n_clusters": 2,
+        "n_components": 1,
+        "hidden_layer_sizes": (4,),
+        "pretrain_iter": 2,
+        "max_iter": 3,
+        "n_importance": 10,
+    },
+    "Autoencoder": {"n_components": 1, "hidden_layer_sizes": (4,), "max_iter": 3},
+    "DenoisingAutoencoder": {"n_components": 5, "max_iter": 3},
+    "SparseAutoencoder": {"n_components": 5, "max_iter": 3},
     "EnergyModel": {"hidden_layer_sizes": (4,), "max_iter": 3, "n_importance": 64},
 }
 
@@ -564,6 +596,9 @@ def find_learner(energy):
 
 
 def _encoder(energy):
+    if "y" in energy.spaces:
+        sizes = energy.spaces["x"].size, energy.spaces["z"].size
+        return nn.ConditionalEncoder.random(*sizes, energy.spaces["y"], key=1, width=5)
     return nn.Encoder.random(energy.spaces["x"].size, energy.spaces["z"].size, key=1, width=5)
 
 

@@ -8,12 +8,17 @@ from ._language.ngram import NGramModel as NGramModel
 from ._mixture.bernoulli import BernoulliMixture as BernoulliMixture
 from ._mixture.gaussian import GaussianMixture as GaussianMixture
 from ._mixture.kmeans import KMeans as KMeans
+from ._neural.autoencoder import Autoencoder as Autoencoder
+from ._neural.autoencoder import DenoisingAutoencoder as DenoisingAutoencoder
+from ._neural.autoencoder import SparseAutoencoder as SparseAutoencoder
 from ._neural.boltzmann import BoltzmannMachine as BoltzmannMachine
+from ._neural.conditional_vae import ConditionalVAE as ConditionalVAE
 from ._neural.dbm import DeepBoltzmannMachine as DeepBoltzmannMachine
 from ._neural.dbn import DeepBeliefNetwork as DeepBeliefNetwork
 from ._neural.energy_model import EnergyModel as EnergyModel
 from ._neural.flow import Flow as Flow
 from ._neural.rbm import BernoulliRBM as BernoulliRBM
+from ._neural.vade import VaDE as VaDE
 from ._neural.vae import VAE as VAE
 from ._sequence.gmm_hmm import GMMHMM as GMMHMM
 from ._sequence.hmm import CategoricalHMM as CategoricalHMM

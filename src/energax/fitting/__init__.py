@@ -3,6 +3,7 @@
 from ._batching import ValidatedRows as ValidatedRows
 from ._batching import check_rows as check_rows
 from ._checkpoint import Checkpoint as Checkpoint
+from ._learner import MONITOR as MONITOR
 from ._learner import Learner as Learner
 from ._learner import check_setting as check_setting
 from ._loop import fit as fit

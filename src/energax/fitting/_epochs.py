@@ -19,7 +19,7 @@ from ..batch import Batch
 from ..errors import BadInput
 from ..parameters import all_finite
 from ..programs import jit
-from ._learner import Learner
+from ._learner import MONITOR, Learner
 
 RUNNING, CONVERGED, STOPPED_EARLY, DIVERGED = range(4)
 PARAMETERS = -1  # the `bad_term` if the loss was finite but a parameter was not
@@ -195,7 +195,8 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
 def end_epoch(program: Program, carry: Carry, outcome: Any, validation: Batch | None, key: Any):
     """Apply the stopping rules after an epoch. → (new carry, its row of history)."""
     energy, state, step, losses, bad, which = outcome
-    objective = losses.sum()
+    counted = [j for j, name in enumerate(program.term_names) if not name.startswith(MONITOR)]
+    objective = (losses if len(counted) == len(program.term_names) else losses[np.array(counted)]).sum()
     first = jnp.where(carry.epoch == 0, objective, carry.first_objective)
     slack = jnp.sqrt(jnp.finfo(objective.dtype).eps) * jnp.maximum(1, jnp.abs(first))
     small = program.learner.converged(carry.objective, objective, carry.energy, energy)

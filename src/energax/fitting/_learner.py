@@ -22,12 +22,17 @@ def check_setting(name: str, value: Any, is_valid: Callable[[Any], bool], expect
     check_number(name, value, is_valid, expected)
 
 
+#: The prefix of terms that are recorded in the history and do not count in the loss.
+MONITOR = "monitor: "
+
+
 class Learner(eqx.Module):
     """An algorithm that improves θ from a batch of rows.
 
     Subclasses are frozen modules whose fields are their hyperparameters. `step` returns the
     new energy, the new state, and the loss as named terms that sum to it: if one is not finite,
-    the status of the fit names the term.
+    the status of the fit names the term. Terms whose name starts with `MONITOR` do not count in the
+    loss; the history has them under the rest of their name.
     """
 
     #: Whether a step on all rows never raises the objective; if it did, the message of the fit says so.

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..energy import Energy
 from . import _epochs
+from ._learner import MONITOR
 from ._static_functions import unwrap_functions
 
 
@@ -122,9 +123,10 @@ def _record(
 ) -> dict[str, np.ndarray]:
     """Return the history of one restart by the names of its terms."""
     columns = history[:n_epochs]
-    record = {"objective": sum_terms(columns)}
-    if len(program.term_names) > 1:
-        record |= {name: columns[:, j] for j, name in enumerate(program.term_names)}
+    names = program.term_names
+    record = {"objective": sum_terms(columns, names)}
+    if len(names) > 1:
+        record |= {name.removeprefix(MONITOR): columns[:, j] for j, name in enumerate(names)}
     if validated:
         record["validation"] = columns[:, -1]
     return record
@@ -156,10 +158,11 @@ def _to_jax(tree: Any) -> Any:
     return eqx.combine(jax.device_put(arrays), rest)
 
 
-def sum_terms(columns: np.ndarray) -> np.ndarray:
+def sum_terms(columns: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Return the objective of every epoch; the last column is the validation loss."""
+    counted = [j for j, name in enumerate(names) if not name.startswith(MONITOR)]
     with np.errstate(invalid="ignore", over="ignore"):  # the status reports divergence
-        return columns[:, :-1].sum(-1)
+        return columns[:, counted].sum(-1)
 
 
 def _status(program: _epochs.Program, carry: _epochs.Carry, stopped: bool) -> tuple[str, str]:

@@ -97,7 +97,7 @@ class Run:
             "objective": float(carry.objective),
             "energy": unwrap_functions(carry.energy),
             "partner": unwrap_functions(program.learner.partner(carry.state)),
-            "history": {"objective": sum_terms(history[0])},
+            "history": {"objective": sum_terms(history[0], program.term_names)},
         }
         returned = [callback(info) for callback in self.callbacks]
         return any(isinstance(value, bool | np.bool_) and bool(value) for value in returned)

@@ -38,5 +38,7 @@ from ._posterior import Posterior as Posterior
 from ._sequence.forward_backward import ForwardBackward as ForwardBackward
 from ._sequence.kalman import Kalman as Kalman
 from ._variational.bound import VariationalBound as VariationalBound
+from ._variational.bound_gap import bound_gap as bound_gap
 from ._variational.gaussian import VariationalGaussian as VariationalGaussian
 from ._variational.laplace import Laplace as Laplace
+from ._variational.refined import RefinedEncoder as RefinedEncoder

@@ -28,6 +28,10 @@ from ._objective import Objective as Objective
 from ._phases import check_phases as check_phases
 from ._proximal import Proximal as Proximal
 from ._pseudo_likelihood import PseudoLikelihood as PseudoLikelihood
+from ._reconstruction import GaussianNoise as GaussianNoise
+from ._reconstruction import MaskingNoise as MaskingNoise
+from ._reconstruction import Reconstruction as Reconstruction
+from ._reconstruction import Sparsity as Sparsity
 from ._score_matching import Denoising as Denoising
 from ._score_matching import Exact as Exact
 from ._score_matching import ScoreMatching as ScoreMatching

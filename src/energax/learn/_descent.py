@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from ..errors import BadInput, check_instance
-from ..fitting import Learner, check_setting
+from ..fitting import MONITOR, Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
 from ._objective import Objective, with_partner
 
@@ -103,6 +103,8 @@ class Descent(Learner):
             terms, carry = self._terms(model, eqx.combine(partner, frozen_partner), batch, state.carry, key)
             return sum(terms.values()), (terms, carry)
 
+        monitored = self._monitored(energy, state, batch)
+
         (value, (terms, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(both)
         updates, optimizer = self._transformation.update(
             gradient,
@@ -117,11 +119,23 @@ class Descent(Learner):
         carry = jax.lax.stop_gradient(carry) if carry is not None else None
         keep = lambda old, new: None if old is None else new
         free = jax.tree.map(keep, state.free, parameters, is_leaf=_is_none)
-        return energy, DescentState(optimizer, free, eqx.combine(partner, frozen_partner), carry), terms
+        return (
+            energy,
+            DescentState(optimizer, free, eqx.combine(partner, frozen_partner), carry),
+            terms | monitored,
+        )
 
     def term_names(self, energy, state, batch, key, trainable):
-        loss = lambda energy, state: self._terms(energy, state.partner, batch, state.carry, key)[0]
+        loss = lambda energy, state: (
+            self._terms(energy, state.partner, batch, state.carry, key)[0]
+            | self._monitored(energy, state, batch)
+        )
         return tuple(eqx.filter_eval_shape(loss, energy, state))
+
+    def _monitored(self, energy, state, batch):
+        """What the objective adds to the history, before the step."""
+        found = with_partner(self.objective, state.partner).monitor(energy, batch)
+        return {MONITOR + name: value for name, value in found.items()}
 
     def _terms(self, energy, partner, batch, carry, key):
         """({name: loss}, carry) of the objective."""

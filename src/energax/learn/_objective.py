@@ -56,6 +56,10 @@ class Objective(eqx.Module):
         """The loss on validation rows: without what a wrapper of the objective adds while learning."""
         return self(energy, batch, carry, key)[0]
 
+    def monitor(self, energy: Energy, batch: Batch) -> dict[str, Any]:
+        """Numbers about the batch for the history, by name, that are not part of the loss."""
+        return {}
+
     def hessian(self, energy: Energy, batch: Batch) -> Any:
         """The Hessian of the loss in closed form, or None.
 
@@ -101,6 +105,9 @@ class WrappedObjective(Objective):
 
     def validate(self, energy, batch, carry, key):
         return self.inner.validate(energy, batch, carry, key)
+
+    def monitor(self, energy, batch):
+        return self.inner.monitor(energy, batch)
 
 
 def stop_gradient(module: Any) -> Any:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from .._util.arrays import asarray
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput, Unsuitable
+from ..errors import BadInput, Unsuitable, check_numbers
 from ..spaces import Binary, Categorical
 from ._baselines import ConstantBaseline, LeaveOneOut, as_baseline, mean_of_others, zero_with_scores
 from ._expectation import GradientEstimator, Reparameterised
@@ -21,9 +21,12 @@ from ._requirements import (
     check_joint,
     check_log_partition,
     check_missing,
+    check_variables,
     free_energy_problem,
     suggest_without_hidden,
 )
+
+_ACTIVE = 0.01
 
 
 class ELBO(Objective):
@@ -32,7 +35,11 @@ class ELBO(Objective):
         −log (1/S) Σ_s w_s + log Z,    w_s = exp(−e(x, z_s)) / q(z_s | x),    z_s ~ q(· | x).
 
     S = 1 is the evidence lower bound E_q[−e] + H(q); S > 1 is tighter. A directed energy has
-    log Z = 0.
+    log Z = 0. An energy with inputs y, such as `ConditionalDecoder`, has the bound on log p(x | y).
+
+    With β the loss of a directed energy is E_q[−log p(x | z)] + β KL(q(z | x) ‖ p(z)): β > 1 makes hidden
+    variables independent, a β that rises from 0 to 1 prevents their collapse early in learning. The history
+    then has the term "beta", (β − 1) KL, beside those of the bound.
 
     Args:
         encoder: q(z | x), the partner: `encoder(x=row)` returns a distribution over the one hidden
@@ -41,9 +48,12 @@ class ELBO(Objective):
         samples: S, the number of draws per row.
         estimator: the gradient estimator: `Reparameterised()` (the default), `ScoreFunction(baseline=True)`,
             `GumbelSoftmax(temperature=0.5)` or `StraightThrough()`.
+        beta: β, a number, or a function from the number of the step to one, such as
+            `optax.linear_schedule(0.0, 1.0, 1000)`. Validation rows are scored with the number, or with 1.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes; Burda, Grosse and
-    Salakhutdinov (2016), Importance weighted autoencoders.
+    Salakhutdinov (2016), Importance weighted autoencoders; Higgins et al. (2017), β-VAE: learning basic
+    visual concepts with a constrained variational framework.
 
     >>> import optax
     >>> from energax import fit
@@ -58,15 +68,43 @@ class ELBO(Objective):
 
     samples: int = eqx.field(static=True)
     estimator: Any
+    beta: Any
 
-    def __init__(self, encoder: Callable[..., Any], samples: int = 1, estimator: Any = None):
+    def __init__(self, encoder: Callable[..., Any], samples: int = 1, estimator: Any = None, beta: Any = 1.0):
         if not isinstance(samples, int) or samples < 1:
             raise BadInput("samples", repr(samples), "a whole number >= 1")
-        self.partner, self.samples = encoder, samples
+        if not callable(beta):
+            check_numbers("beta", beta, lambda b: b >= 0, "a number >= 0, or a function of the step")
+        self.partner, self.samples, self.beta = encoder, samples, beta
         self.estimator = Reparameterised() if estimator is None else estimator
+        if samples > 1 and self._has_beta:
+            found = f"samples={samples} with beta={beta!r}"
+            raise BadInput("samples", found, "1: with several samples the bound has no KL term")
+
+    @property
+    def _has_beta(self) -> bool:
+        return not (isinstance(self.beta, int | float) and self.beta == 1)
+
+    def init(self, energy, batch, key):
+        """The number of steps, if β depends on it."""
+        return jnp.zeros((), jnp.int32) if callable(self.beta) else None
+
+    def validate(self, energy, batch, carry, key):
+        fixed = ELBO(self.partner, self.samples, self.estimator) if callable(self.beta) else self
+        return fixed(energy, batch, None, key)[0]
+
+    def monitor(self, energy, batch):
+        """The active units: those of z whose mean under q(z | x) has a variance over rows above 0.01."""
+        (name,) = [n for n in energy.spaces if n not in batch.data]
+        if not energy.spaces[name].is_real:
+            return {}
+        try:
+            means = _fill_zero_weight_rows(batch).map(lambda **row: self.partner(**row).mean)
+        except (AttributeError, NotImplementedError):  # a distribution of the caller may have no mean
+            return {}
+        return {"active units": count_active(means, batch.weight)}
 
     def check(self, energy, data):
-        check_joint(self, energy)
         hidden = [n for n in energy.spaces if n not in data]
         if len(hidden) != 1:
             instead = "Sum some out: energy.over(name)" if hidden else suggest_without_hidden(energy, data)
@@ -84,28 +122,61 @@ class ELBO(Objective):
                 f"Give the energy `log_partition`; or `free_energy`, which sums out {hidden[0]!r}, and use "
                 "ContrastiveDivergence or NoiseContrastive."
             )
-        check_log_partition(self, energy, instead)
+        if energy.inputs:
+            self._check_inputs(energy, data)
+        else:
+            check_log_partition(self, energy, instead)
+        if self._has_beta and not energy.knows("free_energy", {hidden[0], *energy.inputs}):
+            raise Unsuitable(
+                f"ELBO(beta=) needs log p({hidden[0]}), which {type(energy).__name__} does not have in "
+                "closed form. Use beta=1."
+            )
         # Last, since it recommends another estimator of the same bound.
         _check_estimator(self.estimator, energy, hidden[0])
 
+    def _check_inputs(self, energy: Energy, data: Any) -> None:
+        check_variables(self, data, *energy.inputs)
+        if not energy.knows("free_energy", energy.inputs):
+            # A classifier has none: with all of its other variables hidden, log Z is a sum over them.
+            check_joint(self, energy)
+
     def __call__(self, energy, batch, carry, key):
         (name,) = [n for n in energy.spaces if n not in batch.data]
+        if energy.knows("with_encoder"):
+            energy = energy.with_encoder(self.partner)
 
         def row(key, **row):
             q = _check_encoding(self.partner(**row), energy.spaces[name], name)
             z, log_q = self.estimator.sample(q, key, self.samples)
-            return energies_of_draws(self.estimator, energy, name, row, z), log_q
+            energies = energies_of_draws(self.estimator, energy, name, row, z)
+            return energies, log_q, self._log_prior(energy, name, row, z)
 
-        energies, log_q = _fill_zero_weight_rows(batch).map_with_keys(row, key)
-        correction = self._correction(-energies - log_q, log_q, batch.weight)
+        energies, log_q, log_prior = _fill_zero_weight_rows(batch).map_with_keys(row, key)
+        beta, carry = (self.beta(carry), carry + 1) if callable(self.beta) else (self.beta, carry)
+        excess = (beta - 1) * (log_q - log_prior) if self._has_beta else jnp.zeros_like(log_q)
+        correction = self._correction(-energies - log_q - excess, log_q, batch.weight)
         if self.samples == 1:
             terms = {
                 "energy": batch.mean(energies[:, 0] + correction),
                 "negative entropy": batch.mean(log_q[:, 0]),
             }
+            if self._has_beta:
+                terms["beta"] = batch.mean(excess[:, 0])
         else:
             terms = {"negative bound": batch.mean(correction - _log_mean(-energies - log_q))}
-        return {**terms, "log partition": energy.log_partition()}, carry
+        return {**terms, "log partition": self._log_partition(energy, batch)}, carry
+
+    def _log_prior(self, energy: Energy, name: str, row: Any, z: Any) -> Any:
+        """log p(z) of the draws, (S,); zeros where β is 1, which does not use them."""
+        if not self._has_beta:
+            return jnp.zeros(())
+        inputs = {k: row[k] for k in energy.inputs}
+        return -jax.vmap(lambda z: energy.free_energy(**inputs, **{name: z}))(z)
+
+    def _log_partition(self, energy: Energy, batch: Batch) -> Any:
+        if not energy.inputs:
+            return energy.log_partition()
+        return -batch.mean(batch.map(lambda **row: energy.free_energy(**{k: row[k] for k in energy.inputs})))
 
     def _correction(self, log_w, log_q, weight):
         """Return a term 0 of every row whose gradient completes that of the loss, where draws have no paths.
@@ -126,6 +197,20 @@ class ELBO(Objective):
         else:
             advantage = bound - _bound_without_each(log_w)
         return -zero_with_scores(advantage, log_q)
+
+
+def count_active(means: Any, weight: Any) -> Any:
+    """The number of units whose mean under q(z | x), (n, …), varies over the rows: a variance above 0.01.
+
+    Burda, Grosse and Salakhutdinov (2016), Importance weighted autoencoders.
+
+    >>> count_active(jnp.array([[0.0, 1.0], [0.01, -1.0]]), jnp.ones(2))
+    Array(1., dtype=float32)
+    """
+    means = means.reshape(len(means), -1)
+    share = weight[:, None] / jnp.maximum(jnp.sum(weight), jnp.finfo(weight.dtype).tiny)
+    centred = means - jnp.sum(share * means, axis=0)
+    return jnp.sum(jnp.sum(share * centred**2, axis=0) > _ACTIVE).astype(means.dtype)
 
 
 def _check_encoding(q: Any, space: Any, name: str) -> Any:

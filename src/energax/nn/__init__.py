@@ -1,8 +1,13 @@
 """Encoders, generators, flows, multilayer perceptrons and their reinitialisation, on top of Equinox."""
 
+from ._autoencoder import EncoderDecoder as EncoderDecoder
+from ._autoencoder import TiedLayers as TiedLayers
 from ._encoder import BernoulliEncoder as BernoulliEncoder
 from ._encoder import CategoricalEncoder as CategoricalEncoder
+from ._encoder import ConditionalEncoder as ConditionalEncoder
 from ._encoder import Encoder as Encoder
+from ._encoder import embed_value as embed_value
+from ._encoder import embedded_size as embedded_size
 from ._flow_bijection import ActNorm as ActNorm
 from ._flow_bijection import Bijection as Bijection
 from ._flow_bijection import Composed as Composed
@@ -24,3 +29,7 @@ from ._flow_transform import Transform as Transform
 from ._generator import Generator as Generator
 from ._network import mlp as mlp
 from ._network import reinitialise as reinitialise
+from ._pretrain import Code as Code
+from ._pretrain import HiddenMeans as HiddenMeans
+from ._pretrain import Pretrained as Pretrained
+from ._pretrain import pretrain as pretrain

@@ -6,21 +6,42 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 from .._util.keys import as_key
 from .._util.xla import softplus
 from ..errors import BadInput
 from ..missing import is_masked, mask_of, value_of
+from ..spaces import Categorical, Space
 from ._network import mlp
 
 
 def _network_input(x: Any, sees_mask: bool) -> Any:
     """x as a vector with zeros for missing values, followed by the mask if `sees_mask`."""
     value, observed = jnp.ravel(value_of(x)), jnp.ravel(mask_of(x))
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        value = value.astype(float)
     if is_masked(x):
         value = jnp.where(observed, value, 0)
     return jnp.concatenate([value, observed.astype(value.dtype)]) if sees_mask else value
+
+
+def embedded_size(space: Space) -> int:
+    """The length of `embed_value` for values of this space.
+
+    >>> from energax import Categorical, Real
+    >>> embedded_size(Categorical(3)), embedded_size(Real(2))
+    (3, 2)
+    """
+    return space.size * (space.k if isinstance(space, Categorical) else 1)
+
+
+def embed_value(space: Space, value: Any) -> Any:
+    """A value of the space as a vector: categories as one-hot vectors, all else as it is."""
+    if isinstance(space, Categorical):
+        value = jax.nn.one_hot(value, space.k)
+    return jnp.ravel(value)
 
 
 class Encoder(eqx.Module):
@@ -50,10 +71,53 @@ class Encoder(eqx.Module):
         return cls(mlp(n_features * (1 + sees_mask), 2 * n_latent, key=key, **network), sees_mask)
 
     def __call__(self, *, x: Any) -> Any:
-        from numpyro.distributions import Normal
+        return _normal(self.network(_network_input(x, self.sees_mask)))
 
-        mean, spread = jnp.split(self.network(_network_input(x, self.sees_mask)), 2)
-        return Normal(mean, softplus(spread) + 1e-4).to_event(1)
+
+class ConditionalEncoder(eqx.Module):
+    """A Gaussian encoder q(z | x, y) = N(z; μ, diag σ²), (μ, s) = network(x, y), σ = softplus(s) + 10⁻⁴.
+
+    Args:
+        network: maps x and y, one vector after the other, to (2 n_latent,). A class y is a one-hot vector.
+        given: the space of y.
+        sees_mask: whether the mask of x, 1 where observed, comes between x and y.
+
+    >>> from energax import Categorical
+    >>> q = ConditionalEncoder.random(4, 2, Categorical(3), key=0)
+    >>> q(x=jnp.ones(4), y=jnp.array(2)).event_shape
+    (2,)
+    """
+
+    network: Callable[[Any], Any]
+    given: Space = eqx.field(static=True)
+    sees_mask: bool = eqx.field(static=True, default=False)
+
+    @classmethod
+    def random(
+        cls,
+        n_features: int,
+        n_latent: int,
+        given: Space,
+        *,
+        key: Any,
+        sees_mask: bool = False,
+        **network: Any,
+    ) -> ConditionalEncoder:
+        """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        n_in = n_features * (1 + sees_mask) + embedded_size(given)
+        return cls(mlp(n_in, 2 * n_latent, key=key, **network), given, sees_mask)
+
+    def __call__(self, *, x: Any, y: Any) -> Any:
+        both = jnp.concatenate([_network_input(x, self.sees_mask), embed_value(self.given, y)])
+        return _normal(self.network(both))
+
+
+def _normal(output: Any) -> Any:
+    """N(μ, diag σ²) from (μ, s)."""
+    from numpyro.distributions import Normal
+
+    mean, spread = jnp.split(output, 2)
+    return Normal(mean, softplus(spread) + 1e-4).to_event(1)
 
 
 class BernoulliEncoder(eqx.Module):

@@ -17,7 +17,7 @@ from energax.energies import (
     DeepBoltzmannMachine,
     GaussianUnits,
     Recognition,
-    pretrain,
+    pretrain_rbms,
 )
 from energax.energies._boltzmann.greedy import TwinRBM
 from energax.energy import Energy, enumerated_free_energy
@@ -194,7 +194,7 @@ def test_greedy_layers_then_up_down_raise_the_bound_of_the_network():
     x = noisy_patterns()
     stack = [RBM.random(6, 6, key=0), RBM.random(6, 4, key=1)]
     learner = Descent(ContrastiveDivergence(1), optax.adam(0.05))
-    greedy = DeepBeliefNetwork.from_rbms(pretrain(stack, x, learner, key=0, epochs=15, batch_size=100))
+    greedy = DeepBeliefNetwork.from_rbms(pretrain_rbms(stack, x, learner, key=0, epochs=15, batch_size=100))
     before = log_prob(greedy, {"x": x}).value.mean()
     tuned = fit(greedy, {"x": x}, Descent(UpDown(3), optax.adam(0.01)), epochs=40, batch_size=100, key=0)
     after = log_prob(tuned.energy, {"x": x}).value.mean()
@@ -236,7 +236,9 @@ def test_deep_models_are_saved_and_bad_stacks_are_named(tmp_path, dbn):
     with pytest.raises(Unsuitable, match="UpDown needs recognition weights"):
         UpDown().check(RBM.random(2, 2, key=0), {"x": np.zeros((2, 2))})
     with pytest.raises(BadInput, match=r"data.*missing"):
-        pretrain([RBM.random(2, 2, key=0)], np.array([[np.nan, 1]]), Descent(ContrastiveDivergence()), key=0)
+        pretrain_rbms(
+            [RBM.random(2, 2, key=0)], np.array([[np.nan, 1]]), Descent(ContrastiveDivergence()), key=0
+        )
 
 
 @pytest.mark.parametrize("copies", [(2, 1), (1, 2)])

@@ -154,7 +154,11 @@ def encoder(x):
     return {"z": dist.Normal(mean[0] + 0.1, 0.6).to_event(1)}
 
 
-@pytest.mark.parametrize("proposal", [None, encoder, Shear(), AdaptiveMixture(2, 4, 300)], ids=repr)
+@pytest.mark.parametrize(
+    "proposal",
+    [None, encoder, Shear(), AdaptiveMixture(2, 4, 300)],
+    ids=["fitted", "encoder", "flow", "adaptive"],
+)
 def test_standard_errors_of_log_p_are_those_of_repetitions(proposal):
     """200 scores of log p(x): their root mean square is within 0.2 of 1, four standard deviations."""
     rows = np.repeat(X[:1], 200, axis=0)

@@ -72,7 +72,7 @@ class DeepBeliefNetwork(Energy):
 
     @classmethod
     def from_rbms(cls, rbms: Sequence[RBM]) -> DeepBeliefNetwork:
-        """Return the network of a stack of RBMs, from the bottom, as `pretrain` learns it."""
+        """Return the network of a stack of RBMs, from the bottom, as `pretrain_rbms` learns it."""
         return cls(rbms[:-1], rbms[-1])
 
     @classmethod

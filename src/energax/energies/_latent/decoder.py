@@ -9,78 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..._util.arrays import asarray
 from ..._util.methods import plain_method
 from ...energy import Energy
 from ...errors import BadInput, Intractable
 from ...missing import is_masked
 from ...nn import mlp, reinitialise
-from ...spaces import Categorical, Real, Space
-from .likelihoods import Bernoulli
-
-
-class StandardNormal(eqx.Module):
-    """The prior z ~ N(0, I) in ℝⁿ; the network gets z itself.
-
-    Args:
-        n: the number of hidden variables.
-
-    >>> StandardNormal(2).log_prob(jnp.zeros(2))                # −log 2π
-    Array(-1.837877, dtype=float32)
-    """
-
-    n: int = eqx.field(static=True)
-
-    @property
-    def space(self) -> Space:
-        return Real(self.n)
-
-    @property
-    def width(self) -> int:
-        return self.n
-
-    def log_prob(self, z: Any) -> Any:
-        return -0.5 * z @ z - 0.5 * self.n * jnp.log(2 * jnp.pi)
-
-    def sample(self, key: Any) -> Any:
-        return jax.random.normal(key, (self.n,))
-
-    def embed(self, z: Any) -> Any:
-        return z
-
-
-class UniformChoices(eqx.Module):
-    """The prior of m independent variables, uniform over k values; the network gets one-hot vectors (m · k,).
-
-    Args:
-        k: the values of each variable.
-        m: the number of variables; None is one scalar variable.
-
-    >>> UniformChoices(3, 2).embed(jnp.array([0, 2]))
-    Array([1., 0., 0., 0., 0., 1.], dtype=float32)
-    """
-
-    k: int = eqx.field(static=True)
-    m: int | None = eqx.field(static=True, default=None)
-
-    @property
-    def space(self) -> Space:
-        return Categorical(self.k) if self.m is None else Categorical(self.k, self.m)
-
-    @property
-    def width(self) -> int:
-        return self.k * (self.m or 1)
-
-    def log_prob(self, z: Any) -> Any:
-        return -(self.m or 1) * jnp.log(asarray(float(self.k)))
-
-    def sample(self, key: Any) -> Any:
-        return jax.random.randint(key, self.space.shape, 0, self.k)
-
-    def embed(self, z: Any) -> Any:
-        """z as one-hot vectors, (m · k,); relaxed ones, on the simplex, are only flattened."""
-        soft = z if jnp.issubdtype(asarray(z).dtype, jnp.floating) else jax.nn.one_hot(z, self.k)
-        return jnp.ravel(soft)
+from .likelihoods import Bernoulli, n_features_of, n_outputs_of
+from .priors import StandardNormal, bind_encoder
 
 
 class Decoder(Energy):
@@ -89,11 +24,12 @@ class Decoder(Energy):
     Learn it with `ELBO`. The terms of missing coordinates of x are left out.
 
     Args:
-        network: f, maps z as a vector (`latent.width`,) to one number per feature, (d,).
-        latent: the prior: `StandardNormal(n)`, also given as the whole number n, or
-            `UniformChoices(k, m)`.
+        network: f, maps z as a vector (`latent.width`,) to the outputs of the likelihood, one number per
+            feature for most, (d,).
+        latent: the prior: `StandardNormal(n)`, also given as the whole number n, `UniformChoices(k, m)`,
+            `EnergyPrior(energy)` or `PseudoInputs(inputs)`.
         likelihood: the distribution of x given the outputs of the network: `Bernoulli()` (the
-            default) or `Gaussian(scale)`.
+            default), `Gaussian(scale)`, `Categorical(k)` or any other likelihood of energax.energies.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes; Rezende, Mohamed and Wierstra
     (2014), Stochastic backpropagation and approximate inference in deep generative models.
@@ -118,7 +54,7 @@ class Decoder(Energy):
         out = eqx.filter_eval_shape(network, embedded)
         if len(out.shape) != 1:
             raise BadInput("network", f"an output of shape {out.shape}", "(d,): one number per feature")
-        self.n_features = out.shape[0]
+        self.n_features = n_features_of(self.likelihood, out.shape[0])
 
     @classmethod
     def random(
@@ -126,7 +62,8 @@ class Decoder(Energy):
     ) -> Decoder:
         """A decoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
         latent = StandardNormal(latent) if isinstance(latent, int) else latent
-        return cls(mlp(latent.width, n_features, key=key, **network), latent, likelihood)
+        n_out = n_features if likelihood is None else n_outputs_of(likelihood, n_features)
+        return cls(mlp(latent.width, n_out, key=key, **network), latent, likelihood)
 
     def initialise(self, key, data, weight):
         return Decoder(reinitialise(self.network, key), self.latent, self.likelihood)
@@ -155,14 +92,14 @@ class Decoder(Energy):
 
     def _energy(self, x, z):
         output = self.network(self.latent.embed(z))
-        if is_masked(x):
-            terms = jnp.where(x.observed, self.likelihood.log_prob(output, x.value), 0)
-        else:
-            terms = self.likelihood.log_prob(output, x)
-        return -self.latent.log_prob(z) - terms.sum()
+        return -self.latent.log_prob(z) - log_likelihood(self.likelihood, output, x)
 
     def free_energy(self, *, z):
         return -self.latent.log_prob(z)
+
+    def with_encoder(self, encoder):
+        """The decoder whose prior uses this encoder, if it is one of `PseudoInputs`."""
+        return eqx.tree_at(lambda e: e.latent, self, bind_encoder(self.latent, encoder))
 
     def conditional(self, name, **given):
         if name == "x" and set(given) == {"z"}:
@@ -185,3 +122,10 @@ class Decoder(Energy):
         x = self.conditional("x", z=z).sample(second)
         x = x.astype(self.spaces["x"].jax_dtype)
         return {"x": x} if "z" in given else {"x": x, "z": z}
+
+
+def log_likelihood(likelihood: Any, output: Any, x: Any) -> Any:
+    """log p(x | output), without the terms of missing coordinates."""
+    if not is_masked(x):
+        return likelihood.log_prob(output, x).sum()
+    return jnp.where(x.observed, likelihood.log_prob(output, x.value), 0).sum()

@@ -1,11 +1,12 @@
 """Likelihoods of a decoder or a regressor: p(x | outputs), with one output per coordinate of x.
 
 A likelihood has `space(*shape)`, `log_prob(output, x)` coordinate by coordinate, `mean(output)` and
-`distribution(output)`.
+`distribution(output)`. Those with several outputs per coordinate are in `categorical.py` and `columns.py`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
@@ -13,11 +14,55 @@ import jax
 import jax.numpy as jnp
 
 from ..._util.xla import softplus
-from ...errors import check_numbers
+from ...errors import BadInput, check_numbers
 from ...spaces import Binary, Count, Positive, Real, Space, parameter
 
 
-class Bernoulli(eqx.Module):
+class Likelihood(eqx.Module):
+    """The base of likelihoods: p(x | output), with `outputs_per_coordinate` numbers for each coordinate of x.
+
+    A subclass defines `space`, `log_prob`, `distribution` and `mean`. Outputs are one vector, those of the
+    first coordinate first.
+
+    >>> Bernoulli().n_outputs(3), Bernoulli().n_features(3)
+    (3, 3)
+    """
+
+    @property
+    def outputs_per_coordinate(self) -> int:
+        return 1
+
+    @abstractmethod
+    def space(self, *shape: int) -> Space:
+        """The space of x of this shape."""
+
+    @abstractmethod
+    def log_prob(self, output: Any, x: Any) -> Any:
+        """log p(x_i | output) of every coordinate, so that a mask can drop terms."""
+
+    @abstractmethod
+    def distribution(self, output: Any) -> Any:
+        """p(x | output), a distribution over the whole of x."""
+
+    @abstractmethod
+    def mean(self, output: Any) -> Any:
+        """E[x | output]; of categories that of their numbers."""
+
+    def n_outputs(self, n_features: int) -> int:
+        """The number of outputs for a vector x of this length."""
+        return n_features * self.outputs_per_coordinate
+
+    def n_features(self, n_outputs: int) -> int:
+        """The length of x for this number of outputs."""
+        d, rest = divmod(n_outputs, self.outputs_per_coordinate)
+        if rest:
+            found = f"{n_outputs} outputs"
+            expected = f"a multiple of {self.outputs_per_coordinate}, the outputs per feature"
+            raise BadInput("network", found, f"{expected} of {type(self).__name__}")
+        return d
+
+
+class Bernoulli(Likelihood):
     """A Bernoulli likelihood: p(x_i = 1) = sigmoid(output_i), for binary x.
 
     >>> Bernoulli().log_prob(jnp.zeros(2), jnp.array([0.0, 1.0]))
@@ -40,7 +85,7 @@ class Bernoulli(eqx.Module):
         return jax.nn.sigmoid(output)
 
 
-class Gaussian(eqx.Module):
+class Gaussian(Likelihood):
     """A Gaussian likelihood: x_i ~ N(output_i, σ_i²), for real x.
 
     Args:
@@ -54,7 +99,7 @@ class Gaussian(eqx.Module):
     scale: Any = parameter(Positive(), default=1.0)
 
     def __check_init__(self):
-        _check_positive("scale", self.scale)
+        check_positive("scale", self.scale)
 
     def space(self, *shape: int) -> Space:
         return Real(*shape)
@@ -77,7 +122,7 @@ class Gaussian(eqx.Module):
         return jnp.ones_like(residual)
 
 
-class StudentT(eqx.Module):
+class StudentT(Likelihood):
     """A Student-t likelihood: x_i ~ output_i + σ t_ν, for real x with outliers.
 
     It is a scale mixture of normal distributions: x_i ~ N(output_i, σ² / u), u ~ Gamma(ν/2, ν/2).
@@ -96,8 +141,8 @@ class StudentT(eqx.Module):
     scale: Any = parameter(Positive(), default=1.0)
 
     def __check_init__(self):
-        _check_positive("df", self.df)
-        _check_positive("scale", self.scale)
+        check_positive("df", self.df)
+        check_positive("scale", self.scale)
 
     def space(self, *shape: int) -> Space:
         return Real(*shape)
@@ -122,7 +167,7 @@ class StudentT(eqx.Module):
         return (self.df + 1) / (self.df + (residual / self.scale) ** 2)
 
 
-class Poisson(eqx.Module):
+class Poisson(Likelihood):
     """A Poisson likelihood: x_i ~ Poisson(exp(output_i)), for counts.
 
     >>> Poisson().log_prob(jnp.zeros(1), jnp.ones(1))               # log of 1/e
@@ -146,7 +191,7 @@ class Poisson(eqx.Module):
         return jnp.exp(output)
 
 
-class Gamma(eqx.Module):
+class Gamma(Likelihood):
     """A gamma likelihood with mean exp(output_i) and standard deviation in proportion to it, for x > 0.
 
     x_i ~ Gamma(k, k exp(−output_i)); the coefficient of variation is 1 / √k.
@@ -161,7 +206,7 @@ class Gamma(eqx.Module):
     concentration: Any = parameter(Positive(), default=1.0)
 
     def __check_init__(self):
-        _check_positive("concentration", self.concentration)
+        check_positive("concentration", self.concentration)
 
     def space(self, *shape: int) -> Space:
         return Positive(*shape)
@@ -181,5 +226,15 @@ class Gamma(eqx.Module):
         return jnp.exp(output)
 
 
-def _check_positive(name: str, value: Any) -> None:
+def n_outputs_of(likelihood: Any, n_features: int) -> int:
+    """The outputs of a network for x of this length; one each for a likelihood of another class."""
+    return likelihood.n_outputs(n_features) if isinstance(likelihood, Likelihood) else n_features
+
+
+def n_features_of(likelihood: Any, n_outputs: int) -> int:
+    """The length of x for this number of outputs of a network."""
+    return likelihood.n_features(n_outputs) if isinstance(likelihood, Likelihood) else n_outputs
+
+
+def check_positive(name: str, value: Any) -> None:
     check_numbers(name, value, lambda value: value > 0, "a number > 0")

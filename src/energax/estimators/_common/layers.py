@@ -37,16 +37,21 @@ class FixedAffine(eqx.Module):
 
 
 class StandardiseObserved(eqx.Module):
-    """Standardised columns of (x, mask), 0 (the mean) where missing; followed by the mask if `keeps_mask`."""
+    """Standardised columns of (x, mask, y), 0 (the mean) where missing; the mask if `keeps_mask`; y.
+
+    n_given: the length of y, which is left as it is.
+    """
 
     shift: jax.Array = fixed()
     scale: jax.Array = fixed()
     keeps_mask: bool = eqx.field(static=True)
+    n_given: int = eqx.field(static=True, default=0)
 
     def __call__(self, x: Any, key: Any = None) -> Any:
+        x, given = x[: len(x) - self.n_given], x[len(x) - self.n_given :]
         value, observed = jnp.split(x, 2)
         u = observed * (value - self.shift) / self.scale
-        return jnp.concatenate([u, observed]) if self.keeps_mask else u
+        return jnp.concatenate([u, *([observed] if self.keeps_mask else []), given])
 
 
 class NetworkPlusGaussian(eqx.Module):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from ...energies import RBM, pretrain
+from ...energies import RBM, pretrain_rbms
 from ...errors import BadInput
 from ...infer import MCMC, VariationalBound
 from ...learn import ContrastiveDivergence, Descent, check_phases
@@ -131,7 +131,7 @@ class DeepEstimator(Transformer, BoltzmannEstimator):
         learner = Descent(ContrastiveDivergence(1), self._adam())
         size = min(int(self.batch_size), len(data["x"]))
         options: dict[str, Any] = {"epochs": self.n_iter_pretrain, "batch_size": size, "weights": weight}
-        return pretrain(stack, data, learner, key=keys[0], doubled=doubled, **options)
+        return pretrain_rbms(stack, data, learner, key=keys[0], doubled=doubled, **options)
 
     def _log_prob_method(self) -> Any:
         self._check_settings("n_importance")  # it may have been set after `fit`

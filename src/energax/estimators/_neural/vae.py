@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from sklearn.utils import check_array
 
-from ..._util.arrays import asarray
 from ..._util.sizes import map_table, pad_rows
-from ...energies import Bernoulli, Decoder, Gaussian
+from ...energies import Bernoulli, Decoder, Gaussian, PseudoInputs, StandardNormal
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...fitting import Learner
-from ...infer import Importance
+from ...infer import Importance, RefinedEncoder, bound_gap
 from ...learn import ELBO, Descent
 from ...nn import Encoder
-from ...programs import jit
 from .._base import Density, Transformer
 from .._common.early_stopping import early_stopping_options
 from .._common.layers import (
     ACTIVATION,
     LAYER_SIZES,
-    FixedAffine,
-    StandardiseObserved,
-    layer_sizes,
-    make_network,
     n_network_numbers,
 )
-from .._common.scaling import StandardisingEstimator, mean_and_scale
-from .._common.settings import COMMON, DTYPE, EARLY_STOPPING, LEARNING_RATE, WHOLE, Setting, one_of
-from .._common.sklearn_errors import translate_sklearn_errors
+from .._common.scaling import StandardisingEstimator
+from .._common.settings import (
+    COMMON,
+    DTYPE,
+    EARLY_STOPPING,
+    FINITE_NOT_NEGATIVE,
+    LEARNING_RATE,
+    WHOLE,
+    Setting,
+    one_of,
+    whole,
+)
+from .._common.sklearn_errors import ConvergenceWarning, translate_sklearn_errors
 from .._common.table import check_binary, check_no_empty_column, is_binary, mask_missing
+from .latent_rows import decode_rows, encode_rows, posterior_means
+from .vae_networks import make_vae_networks
 
 _LIKELIHOOD = Setting(
     lambda value: hasattr(value, "log_prob") and not isinstance(value, type),
     "a likelihood of energax.energies",
 )
-_DRAWS = 100  # of z, for the mean of a missing value
+_PRIOR = Setting(
+    lambda value: all(hasattr(value, name) for name in ("space", "width", "log_prob", "sample", "embed")),
+    "a prior of energax.energies",
+)
+_PSEUDO_INPUTS = 50
+_ACTIVITY_ROWS = 10_000
 
 
 class VAE(Transformer, StandardisingEstimator, Density):
     """Variational autoencoder: a latent variable model of binary or real columns.
 
-    The model is p(z) = N(0, I) and p(x | z) with a decoder network, fitted together with an encoder network
-    q(z | x). `score_samples` is a lower bound on log p(x), the importance-weighted bound. NaN marks a missing
-    value. Real columns are standardised first.
+    The model is p(z), N(0, I) by default, and p(x | z) with a decoder network, fitted together with an
+    encoder network q(z | x). `score_samples` is a lower bound on log p(x), the importance-weighted bound. NaN
+    marks a missing value. Real columns are standardised first.
 
     Args:
         n_components: the number of latent dimensions.
@@ -56,12 +69,18 @@ class VAE(Transformer, StandardisingEstimator, Density):
             deviation per column), "auto" to choose by the values of X, or a likelihood of
             energax.energies, for columns that are not standardised.
         samples: draws of z per row in training; more than one is the importance-weighted bound.
+        prior: "normal"; "pseudo-inputs", the mean of the encoder over 50 learned inputs; or a prior of
+            energax.energies, such as `EnergyPrior(mixture)`.
+        beta: the weight of the divergence from the prior; the bound has 1.
+        beta_warmup: the number of epochs in which this weight rises from 0 to `beta`, which prevents hidden
+            variables from collapsing to the prior.
         learning_rate: the step size of Adam.
         batch_size: rows in a step.
         max_iter: the most epochs.
         early_stopping, validation_fraction, n_iter_no_change: hold out a fraction of the rows, stop when
             their bound has not improved for `n_iter_no_change` epochs, and keep the best networks.
         n_importance: draws of z per row for `log_prob` and `score_samples`.
+        n_refine: gradient steps that improve q(z | x) of every row before these draws, for a tighter bound.
         verbose: whether to show a progress bar.
         random_state: a seed or a `RandomState`.
         dtype: "float32" or "float64".
@@ -72,7 +91,9 @@ class VAE(Transformer, StandardisingEstimator, Density):
             are not standardised.
         energy_: the fitted decoder, over standardised columns.
         encoder_: the fitted encoder, over standardised columns.
-        history_: the objective of every epoch.
+        active_units_: the number of latent dimensions that depend on x: those whose mean has a variance
+            above 0.01. A warning says if there is none (posterior collapse).
+        history_: the objective of every epoch, its terms, and the "active units".
         fit_: details of the fit.
 
     Kingma and Welling (2014), Auto-encoding variational Bayes.
@@ -93,6 +114,10 @@ class VAE(Transformer, StandardisingEstimator, Density):
         "activation": ACTIVATION,
         "likelihood": one_of("auto", "bernoulli", "gaussian") | _LIKELIHOOD,
         "samples": WHOLE,
+        "prior": one_of("normal", "pseudo-inputs") | _PRIOR,
+        "beta": FINITE_NOT_NEGATIVE,
+        "beta_warmup": whole(0),
+        "n_refine": whole(0),
         "learning_rate": LEARNING_RATE,
         "batch_size": WHOLE,
         "max_iter": WHOLE,
@@ -108,6 +133,9 @@ class VAE(Transformer, StandardisingEstimator, Density):
         activation: Any = "tanh",
         likelihood: Any = "auto",
         samples: int = 1,
+        prior: Any = "normal",
+        beta: float = 1.0,
+        beta_warmup: int = 0,
         learning_rate: float = 2e-3,
         batch_size: int = 100,
         max_iter: int = 200,
@@ -115,6 +143,7 @@ class VAE(Transformer, StandardisingEstimator, Density):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 20,
         n_importance: int = 500,
+        n_refine: int = 0,
         verbose: int | bool = 0,
         random_state: Any = None,
         dtype: str = "float32",
@@ -125,6 +154,9 @@ class VAE(Transformer, StandardisingEstimator, Density):
         self.activation = activation
         self.likelihood = likelihood
         self.samples = samples
+        self.prior = prior
+        self.beta = beta
+        self.beta_warmup = beta_warmup
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -132,6 +164,7 @@ class VAE(Transformer, StandardisingEstimator, Density):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_importance = n_importance
+        self.n_refine = n_refine
         self.verbose = verbose
         self.random_state = random_state
         self.dtype = dtype
@@ -156,9 +189,9 @@ class VAE(Transformer, StandardisingEstimator, Density):
         options |= early_stopping_options(self, len(X))
         with self._precision():
             data, energy, encoder = self._start(X, weight)
-            learner = self._learner(encoder)
+            learner = self._learner(encoder, len(X))
             self._learn(energy, data, learner, weights=weight, validated=True, **options)
-        self.encoder_ = self.fit_.partner
+            self._finish(data)
         self.n_batches_seen_ = 0
         return self
 
@@ -168,12 +201,29 @@ class VAE(Transformer, StandardisingEstimator, Density):
         X = self._check_X(X, reset=first)
         X, weight = self._drop_zero_weight(X, sample_weight)
         with self._precision():
-            start = self._start(X, weight) if first else (self._to_data(X), self.energy_, self.encoder_)
+            start = self._start(X, weight) if first else (self._to_data(X), self.fit_.energy, self.encoder_)
             data, energy, encoder = start
             learner = self._continue(self._learner(encoder))
             self._learn_more(energy, data, learner, weights=weight)
-        self.encoder_ = self.fit_.partner
+            self._finish(data)
         return self
+
+    def _finish(self, data: dict[str, Any]) -> None:
+        """Set `encoder_` and `active_units_`, give the encoder to the prior, and warn of a collapse."""
+        self.encoder_ = self.fit_.partner
+        decoder: Any = self.fit_.energy
+        self.energy_ = decoder.with_encoder(self.encoder_)
+        rows = jax.tree.map(lambda a: a[:_ACTIVITY_ROWS], data["x"])
+        means = map_table(lambda x: encode_rows(self.encoder_, x), rows)
+        spread = means.reshape(len(means), -1).var(0)
+        self.active_units_ = int((spread > 0.01).sum())
+        if self.active_units_ == 0 and len(means) > 1:
+            message = (
+                f"{type(self).__name__}: the posterior has collapsed: none of the {len(spread)} hidden "
+                "variables depends on x, as if the columns were independent. Lower beta, set beta_warmup, or "
+                "train longer (max_iter)."
+            )
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
         k, rows = int(self.n_components), min(int(self.batch_size), n) * int(self.samples)
@@ -199,28 +249,43 @@ class VAE(Transformer, StandardisingEstimator, Density):
         else:  # binary columns, and those of a given likelihood, are not standardised
             self.mean_, self.scale_ = np.zeros(d), np.ones(d)
         U = self._standardise(X)
-        decoder, encoder = self._make_networks(U, weight, isinstance(likelihood, Bernoulli))
-        energy = Decoder(decoder, k, likelihood)
+        prior = self._make_prior(U)
+        decoder, encoder = make_vae_networks(
+            U,
+            weight,
+            likelihood,
+            n_latent=k,
+            hidden=self.hidden_layer_sizes,
+            activation=self.activation,
+            keys=(self._key(5), self._key(6)),
+            dtype=self.dtype_,
+            n_embedded=prior.width,
+        )
+        energy = Decoder(decoder, prior, likelihood)
         data = {"x": check_no_empty_column(self._check_space(U, energy))}
         return data, energy, Encoder(encoder, sees_mask=True)
 
-    def _make_networks(self, U: np.ndarray, weight: Any, binary: bool) -> tuple[Any, Any]:
-        """Return the networks of decoder and encoder."""
-        d, k = U.shape[1], self.n_components
-        shift, scale = (asarray(m.astype(self.dtype_)) for m in mean_and_scale(U, weight))
-        if binary:  # a constant scale: rare ones would dominate
-            scale = jnp.full_like(scale, 0.5)
-        hidden = layer_sizes(self.hidden_layer_sizes)
-        has_missing = bool(np.isnan(U).any())
-        after = () if binary else (FixedAffine(shift, scale),)
-        before = (StandardiseObserved(shift, scale, has_missing),)
-        decoder = make_network(k, hidden, d, self.activation, key=self._key(5), after=after)
-        n_in = d * (1 + has_missing)
-        encoder = make_network(n_in, hidden[::-1], 2 * k, self.activation, key=self._key(6), before=before)
-        return decoder, encoder
+    def _make_prior(self, U: np.ndarray) -> Any:
+        """Return the prior object that the argument `prior` is or names."""
+        k = int(self.n_components)
+        if self.prior == "pseudo-inputs":
+            complete = np.where(np.isnan(U), 0, U)  # 0 is the mean of standardised columns
+            rows = self._generator().choice(len(U), min(_PSEUDO_INPUTS, len(U)), replace=False)
+            return PseudoInputs(jnp.asarray(complete[rows]), k)
+        if isinstance(self.prior, str):
+            return StandardNormal(k)
+        if self.prior.space.shape != (k,) or not self.prior.space.is_real:
+            raise BadInput("prior", f"one over {self.prior.space!r}", f"one over Real({k}): n_components={k}")
+        return self.prior
 
-    def _learner(self, encoder: Encoder) -> Any:
-        learner = self._make_learner(lambda: ELBO(encoder, self.samples), self._adam)
+    def _learner(self, encoder: Encoder, n_rows: int | None = None) -> Any:
+        """Return the learner; with the number of rows, for a whole fit, in which beta may rise."""
+        beta: Any = float(self.beta)
+        if self.beta_warmup:
+            # partial_fit, where it is constant, counts steps too, to continue from the state of fit.
+            n_steps = int(self.beta_warmup) * -(-(n_rows or 0) // int(self.batch_size))
+            beta = optax.linear_schedule(0.0 if n_steps else beta, beta, max(1, n_steps))
+        learner = self._make_learner(lambda: ELBO(encoder, self.samples, beta=beta), self._adam)
         objective = learner.objective if isinstance(learner, Descent) else learner
         trains_encoder = callable(objective.partner) and type(objective).partner is not Learner.partner
         if not trains_encoder:
@@ -257,7 +322,12 @@ class VAE(Transformer, StandardisingEstimator, Density):
 
     def _log_prob_method(self):
         self._check_settings("n_importance")  # it may have been set after `fit`
-        return Importance(encoder=self.encoder_, n_samples=int(self.n_importance))
+        return Importance(encoder=self._refined_encoder(), n_samples=int(self.n_importance))
+
+    def _refined_encoder(self) -> Any:
+        self._check_settings("n_refine")
+        steps = int(self.n_refine)
+        return RefinedEncoder(self.encoder_, self.energy_, steps) if steps else self.encoder_
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -265,6 +335,18 @@ class VAE(Transformer, StandardisingEstimator, Density):
         """Return a lower bound on log p(x) of every row in nats, with its standard error."""
         X = self._check_new_X(X)
         return self._log_prob(X) - self._log_scale_sum(X)
+
+    def bound_gap(self, X: Any) -> Estimate:
+        """Return log p(x) minus the evidence lower bound of every row in nats: KL(q(z | x) ‖ p(z | x)).
+
+        log p(x) is estimated by `n_importance` draws from the encoder, so this is a lower bound of the gap.
+        """
+        self._check_settings("n_importance")
+        X = self._check_new_X(X)
+        n = max(2, int(self.n_importance))
+        with self._precision():
+            data, encoder = self._to_data(X), self._refined_encoder()
+            return bound_gap(self.energy_, data, encoder, n_samples=n, key=self._key(8))
 
     def _draws_hint(self) -> str:
         return f"Raise n_importance (now {self.n_importance}), or train longer (max_iter)."
@@ -279,7 +361,7 @@ class VAE(Transformer, StandardisingEstimator, Density):
         """Return the mean of q(z | x) of every row, (n_samples, n_components)."""
         X = self._check_new_X(X)
         with self._precision():
-            return map_table(lambda x: _encode(self.encoder_, x), self._to_data(X)["x"])
+            return map_table(lambda x: encode_rows(self.encoder_, x), self._to_data(X)["x"])
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return E[x | z], (n_samples, n_features), of latent rows X (n_samples, n_components).
@@ -295,7 +377,7 @@ class VAE(Transformer, StandardisingEstimator, Density):
         if not np.isfinite(X).all():
             raise BadInput("X", "NaN or infinity", "finite numbers")
         with self._precision():
-            return self._unstandardise(map_table(lambda z: _decode(self.energy_, z), X))
+            return self._unstandardise(map_table(lambda z: decode_rows(self.energy_, z), X))
 
     def impute(self, X: Any) -> np.ndarray:
         """Return X with each missing value replaced by its mean given the observed values of its row.
@@ -309,28 +391,5 @@ class VAE(Transformer, StandardisingEstimator, Density):
         with self._precision():
             rows = pad_rows(self._to_data(X))["x"]
             keys = jax.random.split(self._key(4), len(rows.value))
-            means = _posterior_means(self.energy_, self.encoder_, rows, keys)
+            means = posterior_means(self.energy_, self.encoder_, rows, keys)
         return np.where(missing, self._unstandardise(means)[: len(X)], X).astype(X.dtype)
-
-
-@jit
-def _encode(encoder: Any, x: Any) -> Any:
-    return jax.vmap(lambda row: encoder(x=row).mean)(jax.tree.map(asarray, x))
-
-
-@jit
-def _decode(energy: Decoder, z: Any) -> Any:
-    return jax.vmap(lambda row: energy.conditional("x", z=row).mean)(asarray(z))
-
-
-@jit
-def _posterior_means(energy: Decoder, encoder: Any, x: Any, keys: Any) -> Any:
-    """Return E[x | observed values] of every row, by importance sampling."""
-
-    def row(row, key):
-        q = encoder(x=row)
-        z = q.sample(key, (_DRAWS,))
-        weight = jax.nn.softmax(-jax.vmap(lambda z: energy(x=row, z=z))(z) - q.log_prob(z))
-        return weight @ jax.vmap(lambda z: energy.conditional("x", z=z).mean)(z)
-
-    return jax.vmap(row)(jax.tree.map(asarray, x), keys)
