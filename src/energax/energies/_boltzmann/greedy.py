@@ -56,7 +56,8 @@ def pretrain_rbms(
     >>> from energax.learn import ContrastiveDivergence, Descent
     >>> stack = [RBM.random(4, 3, key=0), RBM.random(3, 2, key=1)]
     >>> rows = np.tile([[1.0, 1, 0, 0], [0, 0, 1, 1]], (20, 1))
-    >>> [rbm.spaces["z"] for rbm in pretrain_rbms(stack, rows, Descent(ContrastiveDivergence()), key=0, epochs=2)]
+    >>> learned = pretrain_rbms(stack, rows, Descent(ContrastiveDivergence()), key=0, epochs=2)
+    >>> [rbm.spaces["z"] for rbm in learned]
     [Binary(3), Binary(2)]
     """
     rows = data["x"] if isinstance(data, dict) else data
