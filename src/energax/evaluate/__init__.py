@@ -3,6 +3,8 @@
 from ._calibration import Calibration as Calibration
 from ._calibration import simulation_based_calibration as simulation_based_calibration
 from ._compare import compare as compare
+from ._evidence import EvidenceComparison as EvidenceComparison
+from ._evidence import compare_evidence as compare_evidence
 from ._intervals import bootstrap as bootstrap
 from ._intervals import mean_interval as mean_interval
 from ._intervals import paired_difference as paired_difference
