@@ -190,10 +190,12 @@ def cases() -> list[Case]:
     )
     shared = {"units": 1000.0, "unit": "effective draws", "reported": True, "quality": quality, "repeats": 3}
     ours = _warm("energax")
+    targets = {"NumPyro": 1 / 5, "NumPyro, vectorised": 1 / 5, "BlackJAX by hand": 1 / 0.95}
     return [
-        Case(title, ours, _warm("NumPyro"), peer="NumPyro", target=1 / 5, **shared),
-        Case(title, ours, _warm("NumPyro, vectorised"), peer="NumPyro, vectorised", target=1 / 5, **shared),
-        Case(title, ours, _warm("BlackJAX by hand"), peer="BlackJAX by hand", target=1 / 0.95, **shared),
+        *(
+            Case(f"{title}, against {peer}", ours, _warm(peer), peer=peer, target=target, **shared)
+            for peer, target in targets.items()
+        ),
         Case(
             f"{title}, first run of a fresh process, no cache",
             partial(_fresh, "energax"),

@@ -238,7 +238,7 @@ class TestObjective:
         energy = ENERGIES[energy_name]()
         objective = build(energy, {k: np.asarray(v) for k, v in observed(energy).items()})
         messages = []
-        for other in ("NeuralEnergy", "RBM", "Linear"):
+        for other in ("NeuralEnergy", "RBM", "Linear", "Decoder"):
             unsupported = ENERGIES[other]()
             try:
                 objective.check(unsupported, observed(unsupported))
