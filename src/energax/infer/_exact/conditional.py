@@ -90,9 +90,15 @@ def free_energy_method(query: Query, method: Any = None) -> Any:
             "log_prob(..., given=)",
             f"a sum over {format_count(size)} joint values",
             f"{enumeration.max_joint_values:,}",
-            missing_value_hint(query) or "Give the energy `free_energy`, or use smaller hidden variables.",
+            missing_value_hint(query) or _remedy(query),
         )
     return enumeration
+
+
+def _remedy(query: Query) -> str:
+    if all(space.is_real for space in query.hidden.values()):
+        return "Give the energy `free_energy`, or approximate it by method=Laplace()."
+    return "Give the energy `free_energy`, or use smaller hidden variables."
 
 
 def free_energies(query: Query) -> np.ndarray:
