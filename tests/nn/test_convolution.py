@@ -112,9 +112,24 @@ def test_a_variational_autoencoder_of_28_by_28_images_learns():
         encoder = Encoder(conv_network((28, 28), 4, key=1, widths=(2, 4)))
         learner = Descent(ELBO(encoder), optax.adam(0.01))
         result = fit(decoder, {"x": x.reshape(16, -1)}, learner, epochs=5, key=0)
-        losses = np.asarray(result.history["loss"])
-        assert losses.dtype == np.float64 or np.isfinite(losses).all()
-        assert losses[-1] < losses[0] and result.energy(x=x[0].ravel(), z=jnp.zeros(2)).dtype == np.float64
+        losses = np.asarray(result.history["objective"])
+        weights = result.energy.network.layers[0].weight, result.partner.network.layers[1].weight
+    assert np.isfinite(losses).all() and losses[-1] < losses[0]
+    assert all(weight.dtype == np.float64 for weight in weights)
+
+
+def test_a_convolutional_classifier_has_fewer_errors_than_logistic_regression(grey_digits):
+    """On 397 digits of 8 × 8 pixels. Of six seeds the error was between 0.058 and 0.076."""
+    from sklearn.linear_model import LogisticRegression
+
+    X, y, X_test, y_test = grey_digits
+    network = conv_network((8, 8), 10, key=0, widths=(8, 16), norm=lambda c: eqx.nn.GroupNorm(1, c))
+    learner = Descent(CrossEntropy(), optax.adam(3e-3))
+    data = {"x": X, "y": y.astype(np.int32)}
+    learned = fit(Scorer(network, 64, 10), data, learner, epochs=15, batch_size=64, key=0).energy
+    scores = evaluate(lambda: jax.vmap(learned.scores)(jnp.asarray(X_test)))
+    error = (np.asarray(scores).argmax(1) != y_test).mean()
+    assert error < 1 - LogisticRegression(max_iter=1000).fit(X, y).score(X_test, y_test)
 
 
 def test_bad_input():

@@ -7,7 +7,7 @@ shape: `mlp` for tables and binary vectors, `conv_network` and `deconv_network` 
 Layers of Equinox and activations of JAX are used as they are, in an `equinox.nn.Sequential`:
 
 - activations: `jax.nn.relu`, `leaky_relu`, `elu`, `silu`, `softplus`; `jax.numpy.abs` (absolute value
-  rectification); `equinox.nn.PReLU` (a learned slope);
+  rectification); `equinox.nn.PReLU` (a learned slope), within an `equinox.nn.Lambda`;
 - normalisation: `equinox.nn.LayerNorm`, `GroupNorm`, `RMSNorm`, `WeightNorm`; here `BatchNorm` with
   `calibrate`, and `LocalResponseNorm`. `equinox.nn.BatchNorm` needs a state, which energies do not have;
 - `equinox.nn.Dropout(p, inference=True)`, which `energax.learn.Dropout` turns on while it learns;
