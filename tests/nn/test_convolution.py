@@ -120,8 +120,6 @@ def test_a_variational_autoencoder_of_28_by_28_images_learns():
 
 def test_a_convolutional_classifier_has_fewer_errors_than_logistic_regression(grey_digits):
     """On 397 digits of 8 × 8 pixels. Of six seeds the error was between 0.058 and 0.076."""
-    from sklearn.linear_model import LogisticRegression
-
     X, y, X_test, y_test = grey_digits
     network = conv_network((8, 8), 10, key=0, widths=(8, 16), norm=lambda c: eqx.nn.GroupNorm(1, c))
     learner = Descent(CrossEntropy(), optax.adam(3e-3))
@@ -129,7 +127,7 @@ def test_a_convolutional_classifier_has_fewer_errors_than_logistic_regression(gr
     learned = fit(Scorer(network, 64, 10), data, learner, epochs=15, batch_size=64, key=0).energy
     scores = evaluate(lambda: jax.vmap(learned.scores)(jnp.asarray(X_test)))
     error = (np.asarray(scores).argmax(1) != y_test).mean()
-    assert error < 1 - LogisticRegression(max_iter=1000).fit(X, y).score(X_test, y_test)
+    assert error < 0.09  # LogisticRegression() of scikit-learn: 0.0907
 
 
 def test_bad_input():
