@@ -230,6 +230,8 @@ def test_bad_input():
         (lambda: BatchNorm(2, eps=0.0), "eps"),
         (lambda: BatchNorm(3)(rows[0]), "channels"),
         (lambda: calibrate(BatchNorm(2), rows, np.ones(2, np.float32)), "weight"),
+        (lambda: calibrate(BatchNorm(2), rows, np.zeros(3, np.float32)), "not all 0"),
+        (lambda: calibrate(BatchNorm(2), np.full((3, 2), np.nan, np.float32)), "Masked"),
         (lambda: calibrate(BatchNorm(2), rows[:0]), "at least one"),
         (lambda: Residual(_linear(2, 3))(jnp.ones(2)), "shortcut"),
     ):

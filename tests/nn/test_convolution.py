@@ -136,6 +136,8 @@ def test_bad_input():
         (lambda: conv_network((4, 0), 2, key=0), "shape"),
         (lambda: conv_network((4, 4), 2, key=0, widths=(2, 2, 2)), "at most 2"),
         (lambda: conv_network((4, 4), 2, key=0, kernel_size=1), "kernel_size"),
+        (lambda: conv_network((4, 4), 2, key=0, padding_mode="WRAP"), "padding_mode"),
+        (lambda: residual_block(0, key=0), "channels"),
         (lambda: deconv_network(0, (4, 4), key=0), "n_in"),
         (lambda: deconv_network(2, (4, 4), key=0, widths=(0,)), "widths"),
         (lambda: deconv_network(2, (4, 4), key=0, n_blocks=-1), "n_blocks"),

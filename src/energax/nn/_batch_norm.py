@@ -7,12 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._util.arrays import asarray
 from ..errors import BadInput, Unsuitable, check_number, check_whole_number, describe
 from ..missing import is_masked, mask_of, value_of
 from ..programs import jit
-from ..spaces import fixed
+from ..spaces import fixed, is_concrete
 
 
 class BatchNorm(eqx.Module):
@@ -82,7 +83,8 @@ def calibrate(network: Any, x: Any, weight: Any = None) -> Any:
     """The same network with the statistics of all its `BatchNorm` layers computed from rows.
 
     One pass: every layer gets the mean and variance of its inputs, where the layers before it have the new
-    statistics already. A network without such layers is returned as it is.
+    statistics already. A network without such layers is returned as it is. For a network within a model, use
+    `equinox.tree_at(lambda m: m.network, model, calibrate(model.network, x))`.
 
     Args:
         network: a function of one row that calls each of its `BatchNorm` layers once, outside of `jax.vmap`
@@ -108,6 +110,12 @@ def calibrate(network: Any, x: Any, weight: Any = None) -> Any:
     weight = jnp.ones(x.shape[0], x.dtype) if weight is None else asarray(weight)
     if weight.shape != x.shape[:1]:
         raise BadInput("weight", f"shape {weight.shape}", f"{x.shape[:1]}: one per row of x")
+    if is_concrete(x) and not np.isfinite(np.asarray(x)).all():
+        raise BadInput(
+            "x", "NaN or infinite numbers", "finite ones", "For missing values use Masked.from_nan."
+        )
+    if is_concrete(weight) and not (np.asarray(weight) >= 0).all() & (np.asarray(weight) > 0).any():
+        raise BadInput("weight", describe(weight), "numbers >= 0, not all 0")
     return _calibrated(network, x, weight)
 
 

@@ -68,6 +68,8 @@ def residual_block(
     >>> residual_block(4, key=0)(jnp.zeros((4, 5, 5))).shape
     (4, 5, 5)
     """
+    check_whole_number("channels", channels)
+    _check_padding_mode(padding_mode)
     layers: list[Any] = []
     for k in jax.random.split(as_key(key)):
         conv = eqx.nn.Conv2d(channels, channels, 3, padding=1, padding_mode=padding_mode, key=k)
@@ -109,6 +111,7 @@ def conv_network(
     >>> conv_network((28, 28), 10, widths=(4, 8), key=0)(jnp.zeros(784)).shape
     (10,)
     """
+    _check_padding_mode(padding_mode)
     sizes = _image_sizes(shape, widths, kernel_size, n_blocks)
     keys = iter(jax.random.split(as_key(key), len(widths) * (1 + n_blocks) + 1))
     layers: list[Any] = [ToImage(_with_channels(shape))]
@@ -189,6 +192,11 @@ def deconv_network(
 
 def _activated(channels: int, activation: Callable[[Any], Any], norm: Norm) -> list[Any]:
     return [*([] if norm is None else [norm(channels)]), eqx.nn.Lambda(activation)]
+
+
+def _check_padding_mode(padding_mode: str) -> None:
+    if padding_mode not in ("ZEROS", "CIRCULAR"):
+        raise BadInput("padding_mode", repr(padding_mode), "'ZEROS' or 'CIRCULAR'")
 
 
 def _with_channels(shape: Sequence[int]) -> tuple[int, int, int]:
