@@ -94,6 +94,9 @@ def conv_network(
     Every convolution halves height and width; a linear layer is last. It takes the place of `mlp` in models
     of images, as the network of an `Encoder`, a `NeuralEnergy` or a `Scorer`.
 
+    On a CPU, XLA runs many convolutions several times more slowly within a compiled loop (issue 12868 of
+    JAX). `fit` of arrays is such a loop; `fit` of a stream of batches is not.
+
     Args:
         shape: (height, width) or (height, width, channels). A vector holds the channels of a pixel together.
         n_out: the number of outputs, or "scalar" for an output of shape ().
