@@ -35,6 +35,7 @@ hypothesis.settings.load_profile("energax")
 #: Tests that run long enough to be compiled with all optimizations. The others run once, on little data.
 RUNS_LONG = (
     "tests/evaluate",
+    "tests/nn/test_convolution.py::test_a_convolutional_classifier",
     "tests/statistical/test_competition.py",
     "tests/statistical/test_boltzmann.py",
     "tests/statistical/test_digits.py",

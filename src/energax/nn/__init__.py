@@ -1,7 +1,37 @@
-"""Encoders, generators, flows, multilayer perceptrons and their reinitialisation, on top of Equinox."""
+"""Encoders, generators, flows, and networks of vectors, images and sets, on top of Equinox.
+
+Every network here maps one vector to a vector or a scalar, so that any model takes any network of its
+shape: `mlp` for tables and binary vectors, `conv_network` and `deconv_network` for small images,
+`set_network` for sets.
+
+Layers of Equinox and activations of JAX are used as they are, in an `equinox.nn.Sequential`:
+
+- activations: `jax.nn.relu`, `leaky_relu`, `elu`, `silu`, `softplus`; `jax.numpy.abs` (absolute value
+  rectification); `equinox.nn.PReLU` (a learned slope), within an `equinox.nn.Lambda`;
+- normalisation: `equinox.nn.LayerNorm`, `GroupNorm`, `RMSNorm`, `WeightNorm`; here `BatchNorm` with
+  `calibrate`, and `LocalResponseNorm`. `equinox.nn.BatchNorm` needs a state, which energies do not have;
+- `equinox.nn.Dropout(p, inference=True)`, which `energax.learn.Dropout` turns on while it learns;
+- pooling: `equinox.nn.MaxPool2d`, `AvgPool2d`, `AdaptiveAvgPool2d`; of sets, `SetPool`;
+- convolutions: `equinox.nn.Conv2d`, `ConvTranspose2d`, between `ToImage` and `FromImage`;
+- masked layers: `MaskedNetwork`; invertible ones: `Coupling`, `Conv1x1`, `LULinear`, `ActNorm`.
+"""
 
 from ._autoencoder import EncoderDecoder as EncoderDecoder
 from ._autoencoder import TiedLayers as TiedLayers
+from ._batch_norm import BatchNorm as BatchNorm
+from ._batch_norm import calibrate as calibrate
+from ._blocks import LocalResponseNorm as LocalResponseNorm
+from ._blocks import Maxout as Maxout
+from ._blocks import Reshape as Reshape
+from ._blocks import Residual as Residual
+from ._blocks import SetLayer as SetLayer
+from ._blocks import SetPool as SetPool
+from ._blocks import set_network as set_network
+from ._convolution import FromImage as FromImage
+from ._convolution import ToImage as ToImage
+from ._convolution import conv_network as conv_network
+from ._convolution import deconv_network as deconv_network
+from ._convolution import residual_block as residual_block
 from ._encoder import BernoulliEncoder as BernoulliEncoder
 from ._encoder import CategoricalEncoder as CategoricalEncoder
 from ._encoder import ConditionalEncoder as ConditionalEncoder

@@ -47,7 +47,8 @@ def _is_layer(node: Any) -> bool:
 def reinitialise(network: Any, key: Any) -> Any:
     """The same network with new weights in all linear and convolutional layers, uniform in ±1/√fan-in.
 
-    Other arrays, such as the gains of a normalisation, are unchanged.
+    Other arrays, such as the gains of a normalisation, are unchanged: `calibrate` computes the statistics of
+    `BatchNorm` for the new weights.
 
     Args:
         network: any tree of Equinox layers.
