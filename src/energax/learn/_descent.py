@@ -133,7 +133,7 @@ class Descent(Learner):
         return tuple(eqx.filter_eval_shape(loss, energy, state))
 
     def _monitored(self, energy, state, batch):
-        """What the objective adds to the history, before the step."""
+        """Return what the objective adds to the history, before the step."""
         found = with_partner(self.objective, state.partner).monitor(energy, batch)
         return {MONITOR + name: value for name, value in found.items()}
 
