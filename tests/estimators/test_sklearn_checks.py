@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from sklearn.base import clone
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from energax.estimators import (
@@ -129,3 +131,29 @@ def expected_failures(estimator):
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
+
+
+def name_of(estimator):
+    return type(estimator).__name__
+
+
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
+def test_names_of_columns(estimator):
+    """A check that `parametrize_with_checks` leaves out: frames do not warn, and other names raise."""
+    estimator_checks.check_dataframe_column_names_consistency(type(estimator).__name__, clone(estimator))
+
+
+@pytest.mark.filterwarnings("ignore::energax.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")  # they mix frames and arrays
+@pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if hasattr(e, "transform")], ids=name_of)
+def test_frames_of_transformers(estimator):
+    """The checks of `set_output` and `get_feature_names_out` that `parametrize_with_checks` leaves out."""
+    for check in (
+        estimator_checks.check_set_output_transform_pandas,
+        estimator_checks.check_set_output_transform_polars,
+        estimator_checks.check_transformer_get_feature_names_out,
+        estimator_checks.check_transformer_get_feature_names_out_pandas,
+        estimator_checks.check_get_feature_names_out_error,
+    ):
+        check(type(estimator).__name__, clone(estimator))

@@ -24,7 +24,9 @@ def model():
 @pytest.mark.parametrize("columns", [["b", "a", "c"], ["a", "b"], None])
 def test_errors_about_columns_name_those_of_the_fit(model, columns):
     other = X[:, :2] if columns is None else FRAME[columns]
-    with pytest.raises(BadInput, match=r"^X: .*expected the columns that the model was fitted with.*order"):
+    with pytest.raises(
+        BadInput, match=r"(?s)^X: .*expected the columns that the model was fitted with.*order"
+    ):
         model.predict(other)
 
 

@@ -21,7 +21,6 @@ _RESHAPE = "Reshape your data: one column by X.reshape(-1, 1), one row by X.resh
 #: Part of a message of scikit-learn → (argument, expected, remedy) of ours. "" keeps the caller's text. The
 #: first match is used.
 _TRANSLATIONS = {
-    "feature names should match": (*_FITTED_WITH, "Pass them with the same names, in the same order."),
     " features, but ": (*_FITTED_WITH, "Pass all of them, in the same order."),
     "y contains NaN": ("y", "labels without missing values", "Leave out the rows without a label."),
     "y contains infinity": ("y", "finite labels", "Leave out those rows."),
@@ -81,6 +80,10 @@ def translate_sklearn_errors(
     except BadInput:
         raise
     except (ValueError, TypeError, OverflowError) as error:
+        if "feature names should match" in str(error):
+            # Its lines, one per name, are kept.
+            remedy = f"{str(error).strip()}\nPass them with the same names, in the same order."
+            raise BadInput(_FITTED_WITH[0], "columns with other names", _FITTED_WITH[1], remedy) from None
         found = " ".join(str(error).split()).rstrip(".")
         # Without the printed table, and without advice about models of other libraries.
         found = found.partition(" does not accept missing values")[0].partition(" [[")[0]

@@ -189,7 +189,10 @@ class Classifier(ClassifierMixin, EnergyEstimator):
 
     def _scores(self, X: Any) -> np.ndarray:
         """Return the score of every row and class, (n, k)."""
-        X = self._check_new_X(X)
+        return self._scores_of_rows(self._check_new_X(X))
+
+    def _scores_of_rows(self, X: np.ndarray) -> np.ndarray:
+        """Return the score of every class for rows that are validated already, (n, k)."""
         with self._precision():
             return map_table(lambda rows: _score_rows(self.energy_, rows), self._columns(X))
 

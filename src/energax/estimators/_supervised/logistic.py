@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import optax
+from scipy.special import softmax
 from scipy.stats import norm
 
 from ..._util.arrays import asarray
@@ -205,7 +206,7 @@ class LogisticRegression(LinearScores):
 
     def _is_separable(self, X: np.ndarray, index: np.ndarray) -> bool:
         """Whether the likelihood has no maximum; asked where the fitted scores are extreme."""
-        scores = self._scores(X).astype(np.float64)
+        scores = self._scores_of_rows(X).astype(np.float64)
         own = np.take_along_axis(scores, index[:, None].astype(np.int64), 1)
         margins = np.where(np.arange(scores.shape[1]) == index[:, None], np.inf, own - scores)
         if margins.min() > 0:
@@ -229,7 +230,7 @@ class LogisticRegression(LinearScores):
             return None
         # About the mean of the columns, where weights and intercept are nearly independent.
         mean = X.mean(0, dtype=np.float64) if self.fit_intercept else None
-        found = information(X, self.predict_proba(X), weight, mean)
+        found = information(X, softmax(self._scores_of_rows(X), axis=1), weight, mean)
         if np.isfinite(self.C_):
             columns = np.arange(X.shape[1])
             for a in range(k):
