@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextvars
 import time
+import tracemalloc
 
 import jax.numpy as jnp
 import numpy as np
@@ -54,6 +55,26 @@ def test_kept_values_follow_the_arguments():
         np.testing.assert_array_equal(scale(model, x)[0], 2 * np.ones(3))
         model[:] = 7
         np.testing.assert_array_equal(scale(model, x)[0], np.full(3, 14.0))
+
+
+def test_large_arrays_are_freed_after_their_last_use():
+    n = 2**18
+
+    @programs.jit_to_numpy
+    def repeated_sines(x, y):
+        for _ in range(30):
+            x = jnp.sin(x + y)
+        return x.sum()
+
+    x, y = np.linspace(0, 1, n, dtype=np.float32), np.ones(n, np.float32)
+    with programs.use_engine("numpy"):
+        expected = repeated_sines(x, y)
+        tracemalloc.start()
+        found = repeated_sines(x, y)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert found == expected
+    assert peak < 6 * x.nbytes  # 60 arrays of this size are computed
 
 
 class SlowHash:

@@ -43,8 +43,6 @@ CALLS = {
 }
 #: Other primitives that are replaced by the equations of a jaxpr.
 EXPANDED = ("custom_linear_solve", "random_gamma")
-
-
 #: Primitives that return their argument if it has the type of the result.
 UNCHANGED = {
     "broadcast_in_dim",
@@ -66,8 +64,11 @@ class Step(NamedTuple):
     outputs: tuple[int, ...]
     dtypes: tuple[np.dtype, ...]
     seconds: float
+    last_uses: tuple[int, ...] = ()  # slots of large arrays that no later step reads
 
 
+#: The fewest numbers of an array that is freed after its last use: junction trees took five times the memory.
+LARGE = 2**14
 #: The most numbers that depend on fixed arguments alone and are kept for the next call.
 MOST_KEPT = 2**14
 
@@ -126,6 +127,7 @@ class Block:
         self._meter = meter
         self._template: list[Any] = []  # one value per slot; None where it is computed
         self._known: dict[Any, tuple[int, ...]] = {}  # the slots of literals and of repeated equations
+        self._large: set[int] = set()  # the slots of large arrays that are computed
         inner, constants = _open(jaxpr)
         slots = {v: self._add_slot(c) for v, c in zip(inner.constvars, constants, strict=True)}
         first = len(self._template)
@@ -135,7 +137,8 @@ class Block:
         steps: list[Step] = []
         self._translate(inner.eqns, slots, steps)
         self._results = [self._slot(v, slots) for v in inner.outvars]
-        constant, self._before, self._steps = self._split(steps)
+        constant, self._before, after = self._split(steps)
+        self._steps = _with_last_uses(after, self._large.difference(self._results))
         self._seconds = sum(step.seconds for step in self._steps)
         self._run(constant, self._template)
         self._before_of: dict[frozenset[int], list[Step]] = {}  # steps that depend on some fixed arguments
@@ -206,6 +209,7 @@ class Block:
             several = name in CONTROL or equation.primitive.multiple_results
             outputs = self._known[key] = tuple(self._add_slot(None) for _ in avals)
             slots.update(zip(equation.outvars, outputs, strict=True))
+            self._large.update(i for i, aval in zip(outputs, avals, strict=True) if aval.size >= LARGE)
             dtypes = tuple(map(_dtype, avals))
             seconds = interpretation(equation)
             self._meter.has_large_product |= name == "dot_general" and seconds > LARGE_PRODUCT
@@ -251,8 +255,18 @@ def _depending(steps: list[Step], slots: Iterable[int]) -> list[Step]:
     return found
 
 
+def _with_last_uses(steps: list[Step], large: set[int]) -> list[Step]:
+    """The steps, each with those of the large slots that it is the last to read or to write."""
+    found, seen = [], set[int]()
+    for step in reversed(steps):
+        last = large.intersection(step.inputs + step.outputs) - seen
+        seen |= last
+        found.append(step._replace(last_uses=tuple(last)))
+    return found[::-1]
+
+
 def _execute(steps: list[Step], values: list[Any]) -> None:
-    for function, several, inputs, outputs, dtypes, _ in steps:
+    for function, several, inputs, outputs, dtypes, _, last_uses in steps:
         found = function(*[values[i] for i in inputs])
         if several:
             for place, dtype, value in zip(outputs, dtypes, found, strict=True):
@@ -260,6 +274,8 @@ def _execute(steps: list[Step], values: list[Any]) -> None:
         else:
             dtype = dtypes[0]
             values[outputs[0]] = found if found.dtype == dtype else found.astype(dtype)
+        for i in last_uses:
+            values[i] = None
 
 
 def _called(equation: Any, inputs: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
