@@ -73,7 +73,7 @@ def entropy(x: np.ndarray, k: int) -> Terms:
     ks = np.array([k, min(2 * k, n - 1)])
     distances = _check_distances(cKDTree(z).query(z, ks + 1)[0], k)
     terms = digamma(n) - digamma(ks) + _log_ball(d) + logs + d * np.log(distances)
-    extra = _shared(k, n) + _squared_bias(*terms.T, d)
+    extra = _shared(k, n) + _squared_bias(terms[:, 0], terms[:, 1], d)
     return Terms(terms[:, 0], extra=extra, method=ENTROPY)
 
 
@@ -142,7 +142,7 @@ def cross_entropy(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
     d, ks = z.shape[1], np.array([k, min(2 * k, len(w))])
     distances = _check_distances(cKDTree(w).query(z, ks)[0], k)
     terms = np.log(len(w)) - digamma(ks) + _log_ball(d) + logs + d * np.log(distances)
-    return _two_samples(terms[:, 0], len(x), len(y), k, _squared_bias(*terms.T, d))
+    return _two_samples(terms[:, 0], len(x), len(y), k, _squared_bias(terms[:, 0], terms[:, 1], d))
 
 
 def kl(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
@@ -154,7 +154,7 @@ def kl(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
     own = _check_distances(cKDTree(z).query(z, ks + 1)[0], k)
     other = _check_distances(cKDTree(w).query(z, ks)[0], k)
     terms = d * np.log(other / own) + np.log(len(w) / (len(z) - 1))
-    return _two_samples(terms[:, 0], len(x), len(y), k, _squared_bias(*terms.T, d))
+    return _two_samples(terms[:, 0], len(x), len(y), k, _squared_bias(terms[:, 0], terms[:, 1], d))
 
 
 def jensen_shannon(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:

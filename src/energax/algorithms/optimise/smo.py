@@ -168,7 +168,7 @@ def _solve_whole(block, diagonal, problem, tol, max_steps, start):
         return DualSolution(variables, residuals, n_steps, after)
 
     is_done = lambda start: start._replace(n_steps=jnp.zeros((), jnp.int32))
-    return lax.cond(start.violation > tol, run, is_done, start)
+    return lax.cond((start.violation > tol) & (jnp.asarray(max_steps) > 0), run, is_done, start)
 
 
 def _optimise(matrix, diagonal, residuals, variables, lower, upper, tol, max_steps):
