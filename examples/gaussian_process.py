@@ -59,21 +59,26 @@ def draw(path, grid, x, y, before, after, learned) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), sharey=True, layout="constrained")
-    axes[0].plot(grid, before.T, lw=1)
-    axes[0].set_title("prior: five draws")
+    thin = {"color": "#0072B2", "lw": 0.9}
+    axes[0].plot(grid, before.T, **thin)
+    axes[0].set(title="prior: five draws", ylabel="y")
     mean, deviation, draws = after
-    axes[1].plot(grid, draws.T, lw=1)
+    axes[1].plot(grid, draws[1:].T, **thin)
+    axes[1].plot(grid, draws[0], **thin, label="draw of f")
     titles = {1: "posterior: five draws", 2: "learned kernel: mean, with noise"}
     for i, (middle, scale) in {1: (mean, deviation), 2: learned}.items():
         low, high = middle - 1.96 * scale, middle + 1.96 * scale
-        axes[i].fill_between(grid, low, high, color="0.85", label="95 %")
+        axes[i].fill_between(
+            grid, low, high, color="#D1E5F0", lw=0, label="95 % of f" if i == 1 else "95 % of y"
+        )
         axes[i].plot(grid, middle, color="black", lw=1.5, label="mean")
         axes[i].plot(x, y, "o", color="black", ms=5, label="data")
         axes[i].set_title(titles[i])
-    axes[2].plot(grid, truth(grid), "--", color="tab:red", lw=1, label="truth")
-    figure.legend(*axes[2].get_legend_handles_labels(), loc="outside right center", frameon=False)
+    axes[2].plot(grid, truth(grid), "--", color="#D55E00", lw=1.3, label="truth")
     for axis in axes:
         axis.set_xlabel("x")
+        if axis is not axes[0]:
+            axis.legend(loc="lower center", ncols=2, frameon=False, fontsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     plt.close(figure)

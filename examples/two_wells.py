@@ -89,8 +89,9 @@ def draw(points: list[tuple[np.ndarray, str]], paths: list[np.ndarray], file: st
     ends = saddle + np.outer([-0.45, 0.45], along)
     arrows = {"arrowstyle": "<->", "color": "#D55E00", "linewidth": 1.5}
     top.annotate("", ends[0], ends[1], arrowprops=arrows)
+    top.plot([], [], color="#D55E00", linewidth=1.5, label="curving down")
     top.set(title="Critical points and paths of descent", xlabel="x", ylabel="y", aspect="equal")
-    top.legend(loc="lower right", framealpha=0.9)
+    top.legend(loc="lower right", framealpha=0.9, fontsize="small")
 
     line = np.linspace(-1.6, 1.6, 200)
     cut.plot(line, np.asarray(height(jnp.stack([line, line / 2]))), color="#0072B2")

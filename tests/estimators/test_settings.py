@@ -145,6 +145,14 @@ def test_a_setting_that_needs_too_much_memory_is_refused(name, call):
         call()
 
 
+@pytest.mark.parametrize("name", ["LogisticRegression", "NaiveBayes", "SVC", "Ridge"])
+def test_a_sparse_table_that_is_too_large_as_a_dense_one_is_refused(name):
+    n = 10**7
+    table = scipy.sparse.csr_array(([1.0, 2.0], ([0, n - 1], [0, 10**7 - 1])), shape=(n, 10**7))
+    with pytest.raises(BadInput, match=r"^X: found .*a dense table, .*would take .* GB"):
+        getattr(estimators, name)().fit(table, np.arange(n) % 2)
+
+
 def test_draws_that_need_too_much_memory_are_refused():
     vae = estimators.VAE(1, (2,), max_iter=1, random_state=0).fit(X)
     mixture = estimators.GaussianMixture(1, random_state=0).fit(X)

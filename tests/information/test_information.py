@@ -177,6 +177,8 @@ def _mixed(rng, n=400):
     return Samples(rng.normal(size=n) + 2 * z), Samples(z)
 
 
+#: Two columns, and two that have the correlation 0.6 with these.
+MIXING = np.block([[np.eye(2), 0.6 * np.eye(2)], [np.zeros((2, 2)), 0.8 * np.eye(2)]])
 _draw = lambda rng, p, n: Samples(rng.choice(len(p), size=n, p=p))
 _js = lambda: float(jensen_shannon(d.Normal(0.0, 1.0), d.Normal(2.0, 1.0), key=0, n=400_000))
 CASES = {
@@ -184,6 +186,12 @@ CASES = {
     "entropy, scaled columns": (
         lambda r: entropy(Samples(r.normal(size=(400, 2)) * [1, 1000])),
         2 * NORMAL + np.log(1000),
+    ),
+    "entropy, four columns": (lambda r: entropy(Samples(r.normal(size=(500, 4)))), 4 * NORMAL),
+    "entropy, edges": (lambda r: entropy(Samples(r.uniform(size=(500, 4)))), 0.0),
+    "information, four columns": (
+        lambda r: mutual_information(*map(Samples, np.split(r.normal(size=(500, 4)) @ MIXING, 2, axis=1))),
+        -np.log(0.64),
     ),
     "entropy, counts": (lambda r: entropy(_draw(r, P, 300)), entropy(P)),
     "entropy, equal counts": (lambda r: entropy(_draw(r, np.full(20, 0.05), 300)), np.log(20)),
@@ -225,7 +233,8 @@ CASES = {
 def test_intervals_cover_the_truth(name):
     """Of 40 intervals at 95 %, at least 34 hold the truth: fewer in 0.3 % of suites with exact intervals.
 
-    The seeds are fixed, and intervals that are too wide by half fail the second assertion.
+    The seeds are fixed. Intervals that are three times as wide fail the second assertion; where there is a
+    bias, which the intervals have to hold too, it is counted with the spread.
     """
     function, truth = CASES[name]
     truth = truth() if callable(truth) else float(truth)
@@ -233,7 +242,7 @@ def test_intervals_cover_the_truth(name):
     assert all(isinstance(e, Estimate) and e.kind == "estimate" for e in found)
     covered = sum(low <= truth <= high for low, high in (e.interval() for e in found))
     assert covered >= 34
-    spread = np.std([float(e) for e in found])
+    spread = np.sqrt(np.mean([(float(e) - truth) ** 2 for e in found]))
     assert 0.3 * np.mean([e.stderr for e in found]) < spread
 
 

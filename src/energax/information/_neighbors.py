@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..errors import BadInput
@@ -49,6 +47,15 @@ def _shared(k: int, n: int) -> float:
     return float(polygamma(1, k)) / n
 
 
+def _squared_bias(terms: np.ndarray, farther: np.ndarray, d: float) -> float:
+    """The square of the bias of the mean of `terms`, from that of the terms of twice as distant neighbours.
+
+    The density is not constant up to the k-th neighbour, which is at a distance of the order (k / n)^(1/d).
+    The bias is of that order at the edge of a support, of its square inside. Of 300 intervals at 95 % for 500
+    draws in 4 columns 237 held the entropy of a normal distribution without this, of a uniform one none."""
+    return (float((farther - terms).mean()) / (2 ** (1 / d) - 1)) ** 2
+
+
 def _log_ball(d: int) -> float:
     """The logarithm of the volume of the unit ball of ℝᵈ."""
     from scipy.special import gammaln
@@ -63,9 +70,11 @@ def entropy(x: np.ndarray, k: int) -> Terms:
 
     (z,), logs = _standardise(x)
     n, d = z.shape
-    distance = _check_distances(cKDTree(z).query(z, k + 1)[0][:, -1], k)
-    constant = digamma(n) - digamma(k) + _log_ball(d) + logs
-    return Terms(constant + d * np.log(distance), extra=_shared(k, n), method=ENTROPY)
+    ks = np.array([k, min(2 * k, n - 1)])
+    distances = _check_distances(cKDTree(z).query(z, ks + 1)[0], k)
+    terms = digamma(n) - digamma(ks) + _log_ball(d) + logs + d * np.log(distances)
+    extra = _shared(k, n) + _squared_bias(terms[:, 0], terms[:, 1], d)
+    return Terms(terms[:, 0], extra=extra, method=ENTROPY)
 
 
 def information(x: np.ndarray, y: np.ndarray, k: int) -> Terms:
@@ -78,13 +87,21 @@ def information(x: np.ndarray, y: np.ndarray, k: int) -> Terms:
 
     (x,), (y,) = _standardise(x)[0], _standardise(y)[0]
     both = np.concatenate([x, y], axis=1)
-    distance = cKDTree(both).query(both, k + 1, p=np.inf)[0][:, -1]
-    inside = np.nextafter(_check_distances(distance, k), 0)
-    counts = [
-        cKDTree(part).query_ball_point(part, inside, p=np.inf, return_length=True) for part in (x, y)
-    ]  # each row is its own neighbour: n_x + 1
-    terms = digamma(k) + digamma(len(x)) - digamma(counts[0]) - digamma(counts[1])
-    return Terms(terms, extra=_shared(k, len(x)), method=INFORMATION)
+    ks = [k, min(2 * k, len(x) - 1)]
+    distances = cKDTree(both).query(both, np.add(ks, 1), p=np.inf)[0]
+    inside = np.nextafter(_check_distances(distances, k), 0)
+    trees = cKDTree(x), cKDTree(y)
+
+    def terms_of(k, radius):
+        counts = [
+            tree.query_ball_point(tree.data, radius, p=np.inf, return_length=True) for tree in trees
+        ]  # each row is its own neighbour: n_x + 1
+        return digamma(k) + digamma(len(x)) - digamma(counts[0]) - digamma(counts[1])
+
+    terms, farther = map(terms_of, ks, inside.T)
+    # The numbers of neighbours in x and in y adapt to the edge of a support.
+    extra = _shared(k, len(x)) + _squared_bias(terms, farther, both.shape[1] / 2)
+    return Terms(terms, extra=extra, method=INFORMATION)
 
 
 def mixed_information(x: np.ndarray, labels: np.ndarray, k: int) -> Terms:
@@ -122,9 +139,10 @@ def cross_entropy(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
     from scipy.special import digamma
 
     (z, w), logs = _pair(x, y)
-    distance = _check_distances(_kth(cKDTree(w), z, k), k)
-    terms = np.log(len(w)) - digamma(k) + _log_ball(z.shape[1]) + logs + z.shape[1] * np.log(distance)
-    return _two_samples(terms, len(x), len(y), k)
+    d, ks = z.shape[1], np.array([k, min(2 * k, len(w))])
+    distances = _check_distances(cKDTree(w).query(z, ks)[0], k)
+    terms = np.log(len(w)) - digamma(ks) + _log_ball(d) + logs + d * np.log(distances)
+    return _two_samples(terms[:, 0], len(x), len(y), k, _squared_bias(terms[:, 0], terms[:, 1], d))
 
 
 def kl(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
@@ -132,10 +150,11 @@ def kl(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
     from scipy.spatial import cKDTree
 
     (z, w), _ = _pair(x, y)
-    own = _check_distances(_kth(cKDTree(z), z, k + 1), k)
-    other = _check_distances(_kth(cKDTree(w), z, k), k)
-    terms = z.shape[1] * np.log(other / own) + np.log(len(w) / (len(z) - 1))
-    return _two_samples(terms, len(x), len(y), k)
+    d, ks = z.shape[1], np.array([k, min(2 * k, len(z) - 1, len(w))])
+    own = _check_distances(cKDTree(z).query(z, ks + 1)[0], k)
+    other = _check_distances(cKDTree(w).query(z, ks)[0], k)
+    terms = d * np.log(other / own) + np.log(len(w) / (len(z) - 1))
+    return _two_samples(terms[:, 0], len(x), len(y), k, _squared_bias(terms[:, 0], terms[:, 1], d))
 
 
 def jensen_shannon(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
@@ -149,18 +168,13 @@ def jensen_shannon(x: np.ndarray, y: np.ndarray, k: int) -> Estimate:
     return mixed_information(pooled, labels, k).estimate()
 
 
-def _kth(tree: Any, rows: np.ndarray, k: int) -> np.ndarray:
-    found = tree.query(rows, [k])[0]
-    return found[:, 0]
-
-
 def _pair(x: np.ndarray, y: np.ndarray) -> tuple[list[np.ndarray], float]:
     if x.shape[1] != y.shape[1]:
         raise BadInput("q", f"rows of {y.shape[1]} columns", f"{x.shape[1]}, as in p")
     return _standardise(x, y)
 
 
-def _two_samples(terms: np.ndarray, n: int, m: int, k: int) -> Estimate:
+def _two_samples(terms: np.ndarray, n: int, m: int, k: int, extra: float = 0.0) -> Estimate:
     """The mean of the terms of n rows. Their distances depend on m other rows: both add to the error."""
-    variance = float(terms.var(ddof=1)) * (1 / n + 1 / m) + _shared(k, n)
+    variance = float(terms.var(ddof=1)) * (1 / n + 1 / m) + _shared(k, n) + extra
     return Estimate(float(terms.mean()), np.sqrt(variance), "estimate", DIVERGENCE)

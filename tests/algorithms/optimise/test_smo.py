@@ -72,13 +72,18 @@ def test_the_solution_satisfies_the_optimality_conditions_and_its_gap_is_zero(ta
     assert int(found.n_support) == (a > 0).sum() and int(found.n_at_bound) == (a == 2).sum()
 
 
-@pytest.mark.parametrize(("cache_rows", "cheap"), [(64, False), (100, False), (100, True)])
-def test_working_sets_and_a_small_cache_give_the_same_result(table, cache_rows, cheap, monkeypatch):
+@pytest.mark.parametrize(
+    ("working", "cache_rows", "cheap"), [(64, 64, False), (64, 100, False), (64, 100, True), (12, N, True)]
+)
+def test_working_sets_and_a_small_cache_give_the_same_result(table, working, cache_rows, cheap, monkeypatch):
     _, y, K = table
     K, problem = jnp.asarray(K), box(jnp.asarray(y), 2.0)
     whole, _ = _solve(K, problem, 1e-8)
-    some, _ = by_working_sets(K, problem, 1e-8, 64, cache_rows, monkeypatch, cheap)
+    some, found = by_working_sets(K, problem, 1e-8, working, cache_rows, monkeypatch, cheap)
     assert float(some.violation) <= 1e-8
+    # The largest set has two times as many places; then all variables are optimised together.
+    many = working == 12
+    assert (int(found.n_support - found.n_at_bound) > smo._MOST_FREE * 2 * working) == many
     np.testing.assert_allclose(some.variables, whole.variables, atol=1e-6)
     # The residuals, which are updated step by step, are still t − Kβ.
     np.testing.assert_allclose(some.residuals[0], y - np.asarray(K) @ some.variables[0], atol=1e-11)

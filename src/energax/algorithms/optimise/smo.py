@@ -35,6 +35,8 @@ _INNER_STEPS = 20
 _LEAST_WORKING_SET = 64
 #: A larger working set is taken, if one has fewer places per free variable than the inverse of this.
 _FREE_FRACTION = 1.0
+#: With more free variables per place of the largest working set all variables are optimised together.
+_MOST_FREE = 1.25
 _UNROLLED = 16  # blocks that are compared with each other before the maximum of one is taken
 
 
@@ -90,7 +92,9 @@ def solve_dual(
     whose block of the kernel matrix is computed. This is what makes it fast in XLA: a step on all of 5000
     variables takes 16 µs, one in a working set of 1024 takes 3. Whole kernel rows are needed only for the
     variables that have changed. They come from a cache of `cache_rows` rows; those missing are computed as
-    matrix products.
+    matrix products. If more variables are free than a working set holds, and `cache_rows` allows the whole
+    matrix, the last steps are on all variables: sets that exclude each other's variables take twice the
+    steps.
 
     Args:
         rows: maps indices (m,) to rows of the kernel matrix, (m, n).
@@ -128,7 +132,12 @@ def solve_dual(
     sizes = sorted({min(size, most) for size in (SMO_WORKING_SET // 2, SMO_WORKING_SET, 2 * SMO_WORKING_SET)})
     kernel = rows, block, diagonal
     slots = _LEAST_WORKING_SET if rows_are_cheap else capacity
-    return _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, slots)
+    whole_fits = capacity == n
+    found = _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, slots, whole_fits)
+    if not whole_fits:
+        return found
+    last = _solve_whole(block, diagonal, problem, tol, max_steps - found.n_steps, found)
+    return last._replace(n_steps=found.n_steps + last.n_steps)
 
 
 def violation(problem: BoxDual, variables: Any, residuals: Any) -> Any:
@@ -151,24 +160,31 @@ def _solve_whole(block, diagonal, problem, tol, max_steps, start):
     index = jnp.arange(n, dtype=jnp.int32)
 
     def run(start):
-        matrix = jnp.tile(block(index), (c, c))
         flat = jax.tree.map(jnp.ravel, (start.residuals, start.variables, problem.lower, problem.upper))
-        variables, residuals, n_steps = _optimise(matrix, jnp.tile(diagonal, c), *flat, tol, max_steps)
+        found = _optimise(block(index), jnp.tile(diagonal, c), *flat, tol, max_steps)
+        variables, residuals, n_steps = found
         variables, residuals = variables.reshape(c, n), residuals.reshape(c, n)
         after = violation(problem, variables, residuals)
         return DualSolution(variables, residuals, n_steps, after)
 
     is_done = lambda start: start._replace(n_steps=jnp.zeros((), jnp.int32))
-    return lax.cond(start.violation > tol, run, is_done, start)
+    return lax.cond((start.violation > tol) & (jnp.asarray(max_steps) > 0), run, is_done, start)
 
 
 def _optimise(matrix, diagonal, residuals, variables, lower, upper, tol, max_steps):
-    """(variables, residuals, steps) after steps on pairs, until the violation is at most `tol`; all (q,)."""
+    """(variables, residuals, steps) after steps on pairs, until the violation is at most `tol`; all (q,).
+
+    The kernel matrix is of q rows, or of q / c if there are c variables for each of them.
+    """
+    n = len(matrix)
+
+    def row_of(i):
+        return jnp.tile(lax.dynamic_index_in_dim(matrix, i % n, keepdims=False), len(diagonal) // n)
 
     def step(state):
         n_steps, residuals, variables, _ = state
         largest, i = _max_and_argmax(jnp.where(variables < upper, residuals, -jnp.inf))
-        row = lax.dynamic_index_in_dim(matrix, i, keepdims=False)
+        row = row_of(i)
         # Where the pair (i, j) moves by s, the objective falls by s · slope − ½ s² · curvature.
         slope = largest - residuals
         curvature = jnp.maximum(diagonal[i] + diagonal - 2 * row, _LEAST_CURVATURE)
@@ -183,7 +199,7 @@ def _optimise(matrix, diagonal, residuals, variables, lower, upper, tol, max_ste
         variables = variables.at[i].set(at_i)
         at_j = jnp.where(runs & (size >= room_j), lower[j], variables[j] - size)
         variables = variables.at[j].set(at_j)
-        residuals = residuals - size * (row - lax.dynamic_index_in_dim(matrix, j, keepdims=False))
+        residuals = residuals - size * (row - row_of(j))
         n_steps = n_steps + runs.astype(jnp.int32)
         return n_steps, residuals, variables, runs & (n_steps < max_steps)
 
@@ -220,9 +236,10 @@ class _Progress(NamedTuple):
     cache: RowCache
     n_steps: Any
     violation: Any
+    inner_fraction: Any
 
 
-def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capacity):
+def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capacity, whole_fits):
     rows, block, diagonal = kernel
     c, n = problem.targets.shape
     lower, upper = problem.lower.ravel(), problem.upper.ravel()
@@ -232,7 +249,7 @@ def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capaci
         variables, residuals = state.variables.ravel(), state.residuals.ravel()
         chosen = _choose_working_set(variables, residuals, lower, upper, size)
         kernel_rows = (chosen % n).astype(jnp.int32)
-        inner_tol = jnp.maximum(0.5 * tol, _INNER_FRACTION * state.violation)
+        inner_tol = jnp.maximum(0.5 * tol, state.inner_fraction * state.violation)
         most_steps = jnp.minimum(_INNER_STEPS * size, max_steps - state.n_steps)
         after, _, n_steps = _optimise(
             block(kernel_rows),
@@ -249,7 +266,7 @@ def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capaci
         return *(jnp.pad(array, short) for array in (chosen, after, is_changed)), n_steps
 
     def step(state):
-        n_free = jnp.sum((state.variables > problem.lower) & (state.variables < problem.upper))
+        n_free = count_free(state)
         branch = sum((n_free > _FREE_FRACTION * size).astype(jnp.int32) for size in sizes[:-1])
         branches = [functools.partial(improve, size) for size in sizes]
         chosen, after, is_changed, n_steps = lax.switch(branch, branches, state)
@@ -260,14 +277,23 @@ def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capaci
         variables = flat.at[at].set(after, mode="drop").reshape(c, n)
         residuals = state.residuals - change
         total = state.n_steps + n_steps
-        return _Progress(residuals, variables, cache, total, violation(problem, variables, residuals))
+        after = violation(problem, variables, residuals)
+        # If no variable outside violated more, this set is (nearly) the right one: solve it to `tol`.
+        is_right = after < 2 * _INNER_FRACTION * state.violation
+        fraction = jnp.where(is_right, 0, _INNER_FRACTION)
+        return _Progress(residuals, variables, cache, total, after, fraction.astype(after.dtype))
 
     def is_running(state):
-        return (state.violation > tol) & (state.n_steps < max_steps)
+        runs = (state.violation > tol) & (state.n_steps < max_steps)
+        return runs & (count_free(state) <= _MOST_FREE * sizes[-1]) if whole_fits else runs
+
+    def count_free(state):
+        return jnp.sum((state.variables > problem.lower) & (state.variables < problem.upper))
 
     cache = empty_cache(capacity, n, start.residuals.dtype)
     zero = jnp.zeros((), jnp.int32)
-    first = _Progress(start.residuals, start.variables, cache, zero, start.violation)
+    fraction = jnp.asarray(_INNER_FRACTION, start.residuals.dtype)
+    first = _Progress(start.residuals, start.variables, cache, zero, start.violation, fraction)
     last = lax.while_loop(is_running, step, first)
     return DualSolution(last.variables, last.residuals, last.n_steps, last.violation)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 #: Rows that are computed by one product: a large block while there are as many, then small ones.
-_BLOCKS = (128, 16)
+_BLOCKS = (64, 16)
 #: Cached rows that are added up by one fused loop.
 _ADDED = 8
 

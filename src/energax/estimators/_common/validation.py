@@ -101,6 +101,8 @@ class InputValidation(BaseEstimator):
             else:
                 X, y = validate_data(self, X, y, **options, multi_output=False)
         if scipy.sparse.issparse(X):
+            numbers = X.shape[0] * X.shape[1]
+            check_memory("X", X, numbers, "a dense table, which is made of a sparse one,", X.dtype.itemsize)
             X = X.toarray()
         if reset:
             self.dtype_ = np.dtype(self._dtype or X.dtype)
