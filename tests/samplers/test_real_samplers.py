@@ -18,6 +18,7 @@ from energax import (
     Count,
     Energy,
     Interval,
+    Ordered,
     Positive,
     Real,
     Simplex,
@@ -474,3 +475,13 @@ def test_a_plan_of_chains_names_tempering():
 def test_refusals(call, error, says):
     with pytest.raises(error, match=says):
         call()
+
+
+def test_ordered_vectors_have_their_jacobian():
+    """Order statistics of three standard normal numbers: their means, and the largest one squared."""
+    energy = Given(lambda x: 0.5 * jnp.sum(x**2), Ordered(3))
+    draws = sample(energy, 8000, method=NUTS(target_acceptance=0.95), key=0)
+    largest = 3 / (2 * np.sqrt(np.pi))
+    for i, mean in enumerate((-largest, 0.0, largest)):
+        check_mean(draws, "x", mean, lambda x, i=i: x[..., i])
+    check_mean(draws, "x", 1 + np.sqrt(3) / (2 * np.pi), lambda x: x[..., 2] ** 2)
