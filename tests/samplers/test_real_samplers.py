@@ -35,6 +35,7 @@ from energax.samplers import (
     SGHMC,
     SGLD,
     Compound,
+    Draws,
     EllipticalSlice,
     Gibbs,
     Langevin,
@@ -54,7 +55,7 @@ class Normal(Energy):
 
     @property
     def spaces(self):
-        return {"x": Real(3)}
+        return {"x": Real(self.mean.shape[0])}
 
     def __call__(self, *, x):
         return 0.5 * (x - self.mean) @ self.precision @ (x - self.mean)
@@ -97,8 +98,6 @@ def normal():
 
 def check_mean(draws, name, mean, statistic=lambda x: x):
     """Compare the mean of a statistic with the truth, within five standard errors of the effective draws."""
-    from energax.samplers import Draws
-
     chains = statistic(draws.chains[name])
     chains = chains.reshape(*chains.shape[:2], -1).astype(float)
     ess = Draws({"x": chains}, method="").ess
@@ -315,8 +314,9 @@ def test_one_step_of_tempering_leaves_p_as_it_is():
     assert scipy.stats.kstest(np.asarray(moved), "norm").pvalue > 1e-3
 
 
-def test_the_warm_up_finds_the_variances():
-    sampler, energy = NUTS(), normal()
+@pytest.mark.parametrize("dense", [False, True], ids=["diagonal", "matrix"])
+def test_the_warm_up_finds_the_variances(dense):
+    sampler, energy = NUTS(dense=dense), normal()
     state = {"x": jnp.zeros(3)}
 
     @jax.jit
@@ -328,8 +328,29 @@ def test_the_warm_up_finds_the_variances():
     tuning = sampler.init_tuning(energy, state, memory)
     for i in range(500):
         tuning, state, memory = move(i, tuning, state, memory)
-    ratio = np.asarray(tuning.inverse_mass) / np.diag(COVARIANCE)
+    found = np.asarray(tuning.inverse_mass)
+    variances = np.diag(found) if found.ndim == 2 else found
+    ratio = variances / np.diag(COVARIANCE)
     assert (ratio > 0.5).all() and (ratio < 2).all()
+    if found.ndim == 2:
+        assert 0.8 < found[0, 1] / np.sqrt(variances[0] * variances[1]) < 0.95  # truly 0.9
+
+
+@pytest.mark.parametrize(
+    ("covariance", "dense"),
+    [
+        (np.diag([1e-6, 1e-6, 1e-6, 1e-6, 1.0]), False),  # 700 with Stan's prior of variances
+        (0.001 * np.eye(5) + 0.999, True),  # 300 with a diagonal
+    ],
+    ids=["small scales", "correlated"],
+)
+def test_scales_and_correlations_are_tuned(covariance, dense):
+    """Effective draws of 4000 of squares, which see steps that are too small for a wide coordinate."""
+    precision = jnp.asarray(np.linalg.inv(covariance), jnp.float32)
+    draws = sample(Normal(jnp.zeros(5), precision), 4000, method=NUTS(dense=dense), key=0)
+    squares = Draws({"x": draws.chains["x"].astype(float) ** 2}, method="")
+    assert min(draws.ess.min(), squares.ess.min()) > 1500, (draws.ess, squares.ess)
+    np.testing.assert_allclose(draws["x"].var(0), np.diag(covariance), rtol=0.15)
 
 
 def test_new_parameters_do_not_compile_again():
