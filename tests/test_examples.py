@@ -234,14 +234,14 @@ def test_gradient_estimators(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_eight_schools(capsys, tmp_path):
-    """P(τ < 1) against quadrature: centred draws miss the neck, others are within 4.2 standard errors."""
+    """P(log τ < −2) against quadrature: centred draws miss the neck, others are within 4.2 errors."""
     picture = tmp_path / "schools.png"
     found = load(ROOT / "examples" / "eight_schools.py").main(str(picture))
     centred, free, exact = found["centred"], found["non-centred"], found["exact"]["small"]
     assert centred["divergent"] > 20 and not centred["trusted"] and "diverged" in centred["warnings"][0]
     assert free["divergent"] == 0 and free["trusted"] and free["warnings"] == []
     error = np.sqrt(exact * (1 - exact) / free["effective"])
-    assert abs(free["small"] - exact) < 4.2 * error and centred["small"] < exact - 0.03
+    assert abs(free["small"] - exact) < 4.2 * error and centred["small"] < 0.6 * exact
     assert picture.stat().st_size > 10_000
 
 

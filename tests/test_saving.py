@@ -25,7 +25,17 @@ from energax.energies import RBM, Decoder, NeuralEnergy, Scorer
 from energax.errors import BadFile, BadInput
 from energax.learn import ContrastiveDivergence, Descent
 from energax.programs import jit
-from energax.spaces import Binary, Categorical, Count, Interval, Positive, PositiveDefinite, Sequence, Simplex
+from energax.spaces import (
+    Binary,
+    Categorical,
+    Count,
+    Interval,
+    Ordered,
+    Positive,
+    PositiveDefinite,
+    Sequence,
+    Simplex,
+)
 
 
 def halved(x):
@@ -129,7 +139,7 @@ def test_plain_values_survive(tmp_path):
         "dates": np.dtype("float32"),
         "ints": np.arange(6, dtype=np.int16).reshape(2, 3),
         "spaces": (
-            Real(2, 3), Positive(), Interval(0, 1, 2), Simplex(3), PositiveDefinite(2), Binary(4),
+            Real(2, 3), Positive(), Interval(0, 1, 2), Simplex(3), Ordered(2), PositiveDefinite(2), Binary(4),
             Categorical(3, 2), Count(), Sequence(Real(2)), Sequence(Binary(3), 5),
         ),
     }  # fmt: skip

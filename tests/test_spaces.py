@@ -18,6 +18,7 @@ from energax.spaces import (
     Categorical,
     Count,
     Interval,
+    Ordered,
     Positive,
     PositiveDefinite,
     Real,
@@ -44,6 +45,9 @@ BAD = [
     (Simplex(2), [0.5, 0.6], "sum to 1"),
     (Simplex(2), [-0.5, 1.5], "sum to 1"),
     (Simplex(2), [np.inf, -np.inf], "sum to 1"),
+    (Ordered(3), [1.0, 1.0, 2.0], "increasing order"),
+    (Ordered(2), [2.0, 1.0], "increasing order"),
+    (Ordered(2), [0.0, np.inf], "increasing order"),
     (PositiveDefinite(2), [[1.0, 2.0], [2.0, 1.0]], "positive eigenvalues"),
     (PositiveDefinite(2), [[1.0, 0.5], [0.0, 1.0]], "symmetric"),
     (PositiveDefinite(2), [[np.inf, 0.0], [0.0, 1.0]], "positive eigenvalues"),
@@ -123,7 +127,9 @@ def test_finite_spaces_list_their_values(k, size):
 
 
 @pytest.mark.parametrize(
-    "space", [Real(3), Positive(3), Interval(-2, 5, 3), Simplex(4), PositiveDefinite(3)], ids=repr
+    "space",
+    [Real(3), Positive(3), Interval(-2, 5, 3), Simplex(4), Ordered(3), PositiveDefinite(3)],
+    ids=repr,
 )
 def test_bijections(space):
     """The bijection maps ℝⁿ into the space, and its inverse maps back."""
@@ -182,11 +188,12 @@ def test_sequences_keep_the_checks_of_their_steps():
 
 
 @pytest.mark.parametrize(
-    "inner", [Real(2), Simplex(2), PositiveDefinite(2), Categorical(3), Positive()], ids=repr
+    "inner", [Real(2), Simplex(2), Ordered(2), PositiveDefinite(2), Categorical(3), Positive()], ids=repr
 )
 def test_a_sequence_takes_what_it_padded(inner):
     one = np.eye(2) if isinstance(inner, PositiveDefinite) else np.ones(inner.shape) / max(inner.size, 1)
     one = np.ones((), int) if isinstance(inner, Categorical) else one
+    one = np.array([2.0, 5.0]) if isinstance(inner, Ordered) else one
     for space in (Sequence(inner), Sequence(inner, 4)):
         padded = space.pad([np.stack([one] * 3), np.stack([one])])
         again = space.check(padded)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .spaces import Categorical as Categorical
     from .spaces import Count as Count
     from .spaces import Interval as Interval
+    from .spaces import Ordered as Ordered
     from .spaces import Positive as Positive
     from .spaces import PositiveDefinite as PositiveDefinite
     from .spaces import Real as Real
@@ -79,6 +80,7 @@ _HOME = {
         "Categorical",
         "Count",
         "Interval",
+        "Ordered",
         "Positive",
         "PositiveDefinite",
         "Real",

@@ -23,8 +23,9 @@ from energax.energies import (
     NeuralRegressor,
 )
 from energax.errors import BadInput, Unsuitable
-from energax.infer import Laplace
+from energax.infer import MCMC, Importance, Laplace, Posterior, VariationalGaussian
 from energax.learn import EM, CrossEntropy, Descent, NegativeLogLikelihood
+from energax.samplers import NUTS, SGLD
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(30, 2))
@@ -149,6 +150,37 @@ def test_an_ensemble_predicts_better_than_its_members_on_average():
     alone = np.stack([log_prob(member, rows).value for member in members])
     assert (together > alone.mean(0) - 1e-4).all() and together.mean() > alone.mean() + 0.1
     np.testing.assert_allclose(together, np.log(np.exp(alone).mean(0)), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        NUTS(),
+        MCMC(SGLD(2e-3), thin=20),
+        Laplace(),
+        VariationalGaussian(),
+        VariationalGaussian("full-rank"),
+        Importance(),
+    ],
+    ids=lambda m: m.label,
+)
+def test_every_method_returns_the_same_kind_of_posterior(method, regression, truth):
+    """Mean, mode, draws, expectations and predictions of y, within a quarter of a standard deviation."""
+    energy = regression.energy
+    found = posterior(energy, {}, method, key=0)
+    assert isinstance(found, Posterior)
+    weight, spread = regression.theta["weight"].mean(0), regression.theta["weight"].std(0)
+    means = (
+        found.mean["weight"],
+        found.sample(1000, key=0)["weight"].mean(0),
+        found.expectation(lambda weight: weight, key=0).value,
+    )
+    for mean in means:
+        assert (np.abs(mean - weight) < spread / 4).all()
+    assert (np.abs(found.mode["weight"] - weight) < 3 * spread).all()
+    mean, variance = predictive(energy, found).moments("y", {"x": NEW})
+    assert (np.abs(mean - truth[0]) < np.sqrt(truth[1] - 1) / 4).all()
+    assert (np.abs(variance / truth[1] - 1) < 0.15).all()
 
 
 def test_what_it_cannot_do_is_refused(regression):

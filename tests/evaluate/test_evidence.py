@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from energax import from_numpyro
 from energax.errors import BadInput
-from energax.evaluate import compare_evidence
+from energax.evaluate import compare, compare_evidence
 from energax.infer import Laplace
 
 Y = np.array([1.0, 2.0, 4.0, 0.5])
@@ -61,3 +61,8 @@ def test_the_chosen_method_has_a_standard_error(models):
 def test_what_cannot_be_compared(given, settings, says, models):
     with pytest.raises(BadInput, match=f"(?s){says}"):
         compare_evidence(models if given is None else given, **settings)
+
+
+def test_compare_of_tables_names_the_comparison_of_energies(models):
+    with pytest.raises(BadInput, match=r"energies by name.*evaluate\.compare_evidence"):
+        compare(models)

@@ -16,10 +16,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import Beta, HalfCauchy, HalfNormal, Normal, constraints
+from numpyro.distributions import Beta, HalfCauchy, HalfNormal, Normal
 
-from energax import Energy, Positive, Real, Simplex
-from energax.spaces import Constrained, Interval, Space, fixed
+from energax import Energy, Ordered, Positive, Real, Simplex
+from energax.spaces import Interval, Space, fixed
 
 
 class Posterior(Energy):
@@ -142,7 +142,7 @@ MODELS: dict[str, tuple[str, str, Any, dict[str, Space], Any]] = {
         "low_dim_gauss_mix",
         "low_dim_gauss_mix-low_dim_gauss_mix",
         gaussian_mixture,
-        {"mu": Constrained(constraints.ordered_vector, 2), "sigma": Positive(2), "theta": Interval(0, 1)},
+        {"mu": Ordered(2), "sigma": Positive(2), "theta": Interval(0, 1)},
         lambda d: {"y": d["y"]},
     ),
     "sblri-blr": (

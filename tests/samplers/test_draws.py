@@ -52,13 +52,23 @@ def test_trouble_is_seen(values, kwargs, message):
             rng.normal(size=(4, 500)) + 9 * (np.arange(500) > [[99], [400], [300], [0]]),
             "separated modes.*TemperedS",
         ),
-        (np.cumsum(rng.normal(size=(4, 500)), 1), "use more warmup or more draws"),
+        (np.cumsum(rng.normal(size=(4, 500)), 1), "use more warmup or more draws, and check.*proper prior"),
+        # Chains that go outwards all the time.
+        (np.arange(500) * [[1], [-1], [0.9], [0.8]] + rng.normal(size=(4, 500)), "x drifts to.*improper"),
         (np.cumsum(1e3 * rng.normal(size=(4, 500)), 1), "improper.*proper prior"),
     ],
 )
 def test_advice_about_chains_that_disagree(values, advice):
     draws = chains(values)
     assert re.search(advice, draws.problem) and re.search(advice, draws.verdict)
+
+
+def test_a_scale_that_shrinks_for_ever_is_named():
+    """Draws of a density 1 / s: s comes to 10⁻³⁷, and moves diverge there."""
+    s = 10 ** rng.uniform(-37, 1, (4, 500))
+    values = {"m": rng.normal(size=(4, 500, 2)), "s": s}
+    draws = Draws(values, method="NUTS", info={"divergent": s < 1e-36})
+    assert re.search("moves diverged: s shrinks to numbers such as.*improper.*proper prior", draws.problem)
 
 
 def test_what_was_given_is_not_judged():

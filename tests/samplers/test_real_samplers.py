@@ -3,11 +3,14 @@
 Means of draws are compared within five standard errors of the effective draws: an error of 6e-7 for each.
 """
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from energax import (
     Binary,
@@ -15,6 +18,7 @@ from energax import (
     Count,
     Energy,
     Interval,
+    Ordered,
     Positive,
     Real,
     Simplex,
@@ -31,6 +35,7 @@ from energax.samplers import (
     SGHMC,
     SGLD,
     Compound,
+    Draws,
     EllipticalSlice,
     Gibbs,
     Langevin,
@@ -50,7 +55,7 @@ class Normal(Energy):
 
     @property
     def spaces(self):
-        return {"x": Real(3)}
+        return {"x": Real(self.mean.shape[0])}
 
     def __call__(self, *, x):
         return 0.5 * (x - self.mean) @ self.precision @ (x - self.mean)
@@ -93,8 +98,6 @@ def normal():
 
 def check_mean(draws, name, mean, statistic=lambda x: x):
     """Compare the mean of a statistic with the truth, within five standard errors of the effective draws."""
-    from energax.samplers import Draws
-
     chains = statistic(draws.chains[name])
     chains = chains.reshape(*chains.shape[:2], -1).astype(float)
     ess = Draws({"x": chains}, method="").ess
@@ -257,8 +260,63 @@ def test_tempering_of_gibbs_agrees_with_enumeration():
     check_mean(draws, "z", float(posterior(rbm).mean["z"][0]))
 
 
-def test_the_warm_up_finds_the_variances():
-    sampler, energy = NUTS(), normal()
+class Linked(Energy):
+    """e(m, s, t) = ½ m² + ½ (s − m)² + ½ t² + shift."""
+
+    shift: jax.Array
+
+    @property
+    def spaces(self):
+        return {"m": Real(), "s": Real(), "t": Real()}
+
+    def __call__(self, *, m, s, t):
+        return 0.5 * (m**2 + (s - m) ** 2 + t**2) + self.shift
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: ParallelTempering(inner, n_temperatures=3, max_temperature=4.0),
+        lambda inner: Compound({"m": inner, ("s", "t"): RandomWalk()}),
+    ],
+    ids=["tempering", "compound"],
+)
+def test_a_momentum_outlives_swaps_and_other_moves(wrap):
+    """m, s − m and t are standard normal. Without its momentum SGHMC would not move."""
+    energy = Linked(jnp.zeros(()))
+    draws = sample(energy, 8000, method=wrap(SGHMC(0.2)), key=0, thin=5)
+    for name, variance in (("m", 1.0), ("s", 2.0), ("t", 1.0)):
+        check_mean(draws, name, 0.0)
+        np.testing.assert_allclose(draws[name].var(), variance, rtol=0.15)
+
+
+def test_decaying_steps_decay_inside_other_samplers():
+    """A step that has decayed to nearly 0 no longer moves m, whatever holds the sampler."""
+    tiny = SGLD(0.1, decay=1.0, delay=1e-4)
+    for method in (
+        Compound({"m": tiny, ("s", "t"): RandomWalk()}),
+        ParallelTempering(tiny, n_temperatures=2),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            chain = sample(Linked(jnp.zeros(())), 400, method=method, key=0, warmup=100).chains["m"]
+        steps = np.abs(np.diff(chain, axis=1))
+        assert np.median(steps) < 1e-2, method.label
+
+
+def test_one_step_of_tempering_leaves_p_as_it_is():
+    """A step without memory, as annealed methods make: exact draws of N(0, 1) stay so."""
+    energy = Given(lambda x: 0.5 * x**2, Real())
+    sampler = ParallelTempering(RandomWalk(1.0), n_temperatures=2)
+    rows = {"x": jnp.asarray(np.random.default_rng(0).normal(size=20_000), jnp.float32)}
+    moved = jax.jit(lambda rows, key: sampler.advance(energy, rows, 3, key))(rows, jax.random.key(1))["x"]
+    assert (np.asarray(moved) != rows["x"]).mean() > 0.5
+    assert scipy.stats.kstest(np.asarray(moved), "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["diagonal", "matrix"])
+def test_the_warm_up_finds_the_variances(dense):
+    sampler, energy = NUTS(dense=dense), normal()
     state = {"x": jnp.zeros(3)}
 
     @jax.jit
@@ -270,8 +328,29 @@ def test_the_warm_up_finds_the_variances():
     tuning = sampler.init_tuning(energy, state, memory)
     for i in range(500):
         tuning, state, memory = move(i, tuning, state, memory)
-    ratio = np.asarray(tuning.inverse_mass) / np.diag(COVARIANCE)
+    found = np.asarray(tuning.inverse_mass)
+    variances = np.diag(found) if found.ndim == 2 else found
+    ratio = variances / np.diag(COVARIANCE)
     assert (ratio > 0.5).all() and (ratio < 2).all()
+    if found.ndim == 2:
+        assert 0.8 < found[0, 1] / np.sqrt(variances[0] * variances[1]) < 0.95  # truly 0.9
+
+
+@pytest.mark.parametrize(
+    ("covariance", "dense"),
+    [
+        (np.diag([1e-6, 1e-6, 1e-6, 1e-6, 1.0]), False),  # 700 with Stan's prior of variances
+        (0.001 * np.eye(5) + 0.999, True),  # 300 with a diagonal
+    ],
+    ids=["small scales", "correlated"],
+)
+def test_scales_and_correlations_are_tuned(covariance, dense):
+    """Effective draws of 4000 of squares, which see steps that are too small for a wide coordinate."""
+    precision = jnp.asarray(np.linalg.inv(covariance), jnp.float32)
+    draws = sample(Normal(jnp.zeros(5), precision), 4000, method=NUTS(dense=dense), key=0)
+    squares = Draws({"x": draws.chains["x"].astype(float) ** 2}, method="")
+    assert min(draws.ess.min(), squares.ess.min()) > 1500, (draws.ess, squares.ess)
+    np.testing.assert_allclose(draws["x"].var(0), np.diag(covariance), rtol=0.15)
 
 
 def test_new_parameters_do_not_compile_again():
@@ -333,21 +412,22 @@ class Given(Energy):
 
 
 @pytest.mark.parametrize(
-    ("function", "sampler"),
+    ("function", "sampler", "fault"),
     [
-        (lambda x: jnp.log(-jnp.abs(x[0]) - 1.0) + x[1] ** 2, NUTS()),
-        (lambda x: jnp.inf + jnp.sum(x), NUTS()),
-        (lambda x: jnp.inf + jnp.sum(x), RandomWalk()),
+        (lambda x: jnp.log(-jnp.abs(x[0]) - 1.0) + x[1] ** 2, NUTS(), "the value NaN"),
+        (lambda x: jnp.inf + jnp.sum(x), NUTS(), "the value infinity"),
+        (lambda x: jnp.inf + jnp.sum(x), RandomWalk(), "the value infinity"),
+        (lambda x: jnp.sqrt(0.0 * jnp.sum(x)), NUTS(), "a gradient in x that is NaN or infinite"),
     ],
-    ids=["NaN", "inf", "inf of a walk"],
+    ids=["NaN", "inf", "inf of a walk", "gradient"],
 )
-def test_a_start_that_is_not_finite(function, sampler):
-    with pytest.raises(BadInput, match=r"NaN or infinite.*x = .*bijection"):
+def test_a_start_that_is_not_finite(function, sampler, fault):
+    with pytest.raises(BadInput, match=rf"energy: found {fault} at 20 random starts.*x = .*bijection"):
         sample(Given(function, Real(2)), 10, method=sampler, key=0)
 
 
 def test_gibbs_may_start_at_impossible_values_but_not_at_nan():
-    with pytest.raises(BadInput, match=r"NaN or infinite.*x = "):
+    with pytest.raises(BadInput, match=r"the value NaN.*x = "):
         sample(Given(lambda x: jnp.nan * jnp.sum(x), Binary(2)), 10, method=Gibbs(), key=0)
     with pytest.warns(ConvergenceWarning, match=r"4 of 4 chains is infinite"):
         sample(Given(lambda x: jnp.inf + jnp.sum(x), Binary(2)), 10, method=Gibbs(), key=0, warmup=1)
@@ -401,6 +481,11 @@ def test_a_plan_of_chains_names_tempering():
         (lambda: ParallelTempering("gibbs"), BadInput, "sampler"),
         (lambda: Compound({"x": "gibbs"}), BadInput, "parts"),
         (lambda: Compound({"x": Gibbs()}).check(RBM.random(2, 2, key=0)), BadInput, "every variable once"),
+        (
+            lambda: Compound({"x": ParallelTempering(Gibbs()), "z": Gibbs()}).check(RBM.random(2, 2, key=0)),
+            Unsuitable,
+            r"cannot hold parallel tempering of Gibbs.*Use ParallelTempering\(Compound",
+        ),
         (lambda: EllipticalSlice(jnp.ones((2, 3))), BadInput, "covariance"),
         (lambda: EllipticalSlice(jnp.ones(2)).check(normal()), BadInput, "3, one for every coordinate"),
         (lambda: EllipticalSlice(jnp.ones(5)).check(Shaped(jnp.ones(()))), Unsuitable, "Use NUTS"),
@@ -411,3 +496,13 @@ def test_a_plan_of_chains_names_tempering():
 def test_refusals(call, error, says):
     with pytest.raises(error, match=says):
         call()
+
+
+def test_ordered_vectors_have_their_jacobian():
+    """Order statistics of three standard normal numbers: their means, and the largest one squared."""
+    energy = Given(lambda x: 0.5 * jnp.sum(x**2), Ordered(3))
+    draws = sample(energy, 8000, method=NUTS(target_acceptance=0.95), key=0)
+    largest = 3 / (2 * np.sqrt(np.pi))
+    for i, mean in enumerate((-largest, 0.0, largest)):
+        check_mean(draws, "x", mean, lambda x, i=i: x[..., i])
+    check_mean(draws, "x", 1 + np.sqrt(3) / (2 * np.pi), lambda x: x[..., 2] ** 2)

@@ -19,6 +19,7 @@ from ..errors import BadInput, Unsuitable, check_instance, check_whole_number
 from ..estimate import Estimate
 from ..finite import Assignments
 from ..fitting import check_rows
+from ..infer import Posterior
 from ..learn import row_losses
 from ..missing import is_masked
 from ..parameters import with_energy_precision
@@ -28,6 +29,9 @@ from ._parameter_energy import ParameterEnergy
 
 #: Draws of θ that are evaluated together.
 _AT_ONCE = 16
+
+#: Draws that are taken of a posterior.
+_POSTERIOR_DRAWS = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +61,8 @@ class Predictive:
 
     Args:
         energy: the energy over θ, of `Bayes`.
-        draws: arrays (n, …) of every parameter by name: `Draws` of a sampler, of `posterior(…).sample(…)`, of
-            `deep_ensemble` or `bagging`.
+        draws: arrays (n, …) of every parameter by name, such as `Draws` of a sampler, of `deep_ensemble` or
+            of `bagging`; or a `Posterior` of any method, of which 2000 draws are taken.
 
     >>> from numpyro.distributions import Normal
     >>> from energax import Bayes, posterior
@@ -66,14 +70,16 @@ class Predictive:
     >>> line = LinearModel(jnp.zeros(1), jnp.zeros(()), Gaussian(1.0))
     >>> rows = {"x": np.array([[-1.0], [0.0], [1.0]]), "y": np.array([-2.0, 0.0, 2.0])}
     >>> over_theta = Bayes(Normal(0.0, 1.0))(line, rows)
-    >>> draws = posterior(over_theta, {}, "laplace").sample(2000, key=0)
-    >>> mean, variance = Predictive(over_theta, draws).moments("y", {"x": [[3.0]]})
+    >>> found = posterior(over_theta, {}, "laplace")
+    >>> mean, variance = Predictive(over_theta, found).moments("y", {"x": [[3.0]]})
     >>> mean.round(0), variance.round(0)            # 3 · 4/3, and 1 + 3²/3 + 1/4
     (array([4.], dtype=float32), array([4.], dtype=float32))
     """
 
-    def __init__(self, energy: ParameterEnergy, draws: Mapping[str, Any]):
+    def __init__(self, energy: ParameterEnergy, draws: Mapping[str, Any] | Posterior):
         check_instance("energy", energy, ParameterEnergy, "the energy of Bayes(prior)(model, data)")
+        if isinstance(draws, Posterior):
+            draws = draws.sample(_POSTERIOR_DRAWS, key=0)
         absent = [name for name in energy.names if not isinstance(draws, Mapping) or name not in draws]
         if absent:
             raise BadInput("draws", f"no draws of {absent}", "arrays (n, …) of every parameter, by name")
@@ -175,12 +181,12 @@ class Predictive:
         return spaces[name]
 
 
-def predictive(energy: ParameterEnergy, draws: Mapping[str, Any]) -> Predictive:
+def predictive(energy: ParameterEnergy, draws: Mapping[str, Any] | Posterior) -> Predictive:
     """Return the model of a Bayes energy averaged over draws of its parameters.
 
     Args:
         energy: the energy over θ, of `Bayes`.
-        draws: arrays (n, …) of every parameter by name, such as `Draws`.
+        draws: arrays (n, …) of every parameter by name, such as `Draws`, or a `Posterior`.
     """
     return Predictive(energy, draws)
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -14,7 +14,8 @@ import numpy as np
 
 from .._util.keys import as_key
 from ..data import Table, digits
-from ..errors import ConvergenceWarning, EnergaxError
+from ..energy import Energy
+from ..errors import BadInput, ConvergenceWarning, EnergaxError
 from ..estimate import Estimate
 from ._intervals import paired_difference
 from ._model_specs import ModelSpec, check_any_supported, select
@@ -52,6 +53,9 @@ def compare(
     >>> result.best.mean.kind, len(result)
     ('exact', 2)
     """
+    if isinstance(data, Mapping) and data and all(isinstance(e, Energy) for e in data.values()):
+        remedy = "Use evaluate.compare_evidence, which compares such models by log p(data)."
+        raise BadInput("data", "energies by name", "rows of numbers", remedy)
     select(models, "real")  # a wrong name raises before the data are read
     table = digits() if data is None else Table.of(data)
     key = as_key(key)

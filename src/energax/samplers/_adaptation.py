@@ -8,8 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-#: Draws that the prior of a window's covariance counts for, and its variance.
-_PRIOR_COUNT, _PRIOR_VARIANCE = 5.0, 1e-3
+#: Draws that the prior of a window's covariance counts for. Its variances are those of the window, but at
+#: most 10⁻³, which is Stan's for all, and more than 0 for coordinates that did not move.
+_PRIOR_COUNT, _PRIOR_VARIANCE, _LEAST_VARIANCE = 5.0, 1e-3, 1e-10
 
 
 class StepSize(NamedTuple):
@@ -58,7 +59,10 @@ class Tuning(NamedTuple):
 class WindowAdaptation(eqx.Module):
     """Stan's warm-up: dual averaging of the step size, and covariances of u from windows that double.
 
-    A window with few draws is mixed with 10⁻³ I, which counts for five draws. Fixed settings stay.
+    The covariance of a window is mixed with a diagonal matrix, which counts for five draws. It has the
+    variances of the window, at most 10⁻³: with 10⁻³ I, as in Stan, coordinates with a standard deviation of
+    10⁻³ would have masses twenty times too small, and all others would move in steps for them. Fixed settings
+    stay.
 
     Args:
         target_acceptance: the acceptance rate that the step size aims at.
@@ -115,9 +119,10 @@ class WindowAdaptation(eqx.Module):
         """Return the tuning with the covariance of the window; dual averaging starts again at its average."""
         mean, squares, count = tuning.moments
         weight = 1 / (count + _PRIOR_COUNT)
-        shift = weight * _PRIOR_COUNT * _PRIOR_VARIANCE
-        spread = weight * count * squares / jnp.maximum(count - 1, 1)
-        spread = spread + shift * (jnp.eye(mean.size, dtype=mean.dtype) if self.dense else 1.0)
+        found = squares / jnp.maximum(count - 1, 1)
+        variances = jnp.diagonal(found) if self.dense else found
+        shift = weight * _PRIOR_COUNT * jnp.clip(variances, _LEAST_VARIANCE, _PRIOR_VARIANCE)
+        spread = weight * count * found + (jnp.diag(shift) if self.dense else shift)
         step = tuning.step
         if self.step_size is None:
             step = init_step_size(jnp.exp(step.averaging.log_step_size_avg), mean.dtype)

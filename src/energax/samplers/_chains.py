@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util.arrays import asarray
-from ..energy import Energy
+from ..energy import Energy, checked_energy
 from ..errors import BadInput, ConvergenceWarning
-from ..missing import is_masked
+from ..missing import is_masked, value_of
 from ..programs import jit
 from ._sampler import Sampler
 
@@ -47,7 +47,7 @@ def find_start(sampler: Sampler, energy: Energy, given: Any, keys: Any) -> Any:
     if not np.all(valid):
         has_nan = any(np.isnan(a).any() for a in jax.tree.leaves(carry[2]) if a.dtype.kind == "f")
         if not sampler.can_start_impossible or has_nan:
-            raise _bad_start(energy, carry[1], np.asarray(valid))
+            raise _bad_start(energy, given, carry[1], np.asarray(valid))
         message = (
             f"The energy of {np.sum(~valid)} of {valid.size} chains is infinite at {_STARTS} random starts. "
             f"Draws of {sampler.label} are right only if these chains have left such impossible values."
@@ -61,15 +61,15 @@ def _fold_keys(keys, attempt):
     return jax.vmap(jax.vmap(lambda k: jax.random.fold_in(k, attempt + 2**20)))(keys)
 
 
-def _bad_start(energy: Energy, states: dict[str, Any], valid: np.ndarray) -> BadInput:
+def _bad_start(energy: Energy, given: Any, states: dict[str, Any], valid: np.ndarray) -> BadInput:
     """Return the error of chains whose random starts all have an energy or a gradient that is not finite."""
     row, chain = (int(i[0]) for i in np.nonzero(~valid))
     real = [k for k in states if energy.spaces[k].is_real]
-    values = {k: np.asarray(states[k][row, chain]) for k in real or states}
+    state = {k: v[row, chain] for k, v in states.items()}
+    fault = _fault(energy, {**{k: value_of(v)[row] for k, v in given.items()}, **state}, real)
+    values = {k: np.asarray(state[k]) for k in real or states}
     shown = ", ".join(f"{k} = {np.array2string(v.ravel()[:4], precision=3)}" for k, v in values.items())
-    found = (
-        f"an energy or a gradient that is NaN or infinite at {_STARTS} random starts, the first at {shown}"
-    )
+    found = f"{fault} at {_STARTS} random starts, the first at {shown}"
     remedy = "Look for logarithms of negative numbers or overflow there"
     if real:
         remedy += (
@@ -77,6 +77,17 @@ def _bad_start(energy: Energy, states: dict[str, Any], valid: np.ndarray) -> Bad
             "u ~ N(0, I) for the bijection b of each space"
         )
     return BadInput("energy", found, "finite numbers", f"{remedy}.")
+
+
+def _fault(energy: Energy, values: dict[str, Any], real: list[str]) -> str:
+    """Return what is not finite at these values: the energy, or the gradient in some variables."""
+    value = float(checked_energy(energy, values))
+    if not np.isfinite(value):
+        return f"the value {'NaN' if np.isnan(value) else 'infinity' if value > 0 else '-infinity'}"
+    of_real = lambda part: checked_energy(energy, {**values, **part})
+    slope = jax.grad(of_real)({k: values[k] for k in real}) if real else {}
+    wrong = [k for k, v in slope.items() if not np.isfinite(v).all()]
+    return f"a gradient in {', '.join(wrong) or 'some variable'} that is NaN or infinite"
 
 
 @jit

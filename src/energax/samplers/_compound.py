@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -48,12 +47,16 @@ class Compound(Sampler):
     True
     """
 
-    parts: Any = eqx.field(default=None, converter=_as_parts)
+    parts: Any
 
     automatic = True
     priority = 20
     is_compiled = True
     varies_in_length = True
+
+    # Without an `__init__` Equinox flattens the arguments, and JAX cannot sort names beside tuples of names.
+    def __init__(self, parts: Any = None):
+        self.parts = _as_parts(parts)
 
     def __check_init__(self):
         for names, sampler in self.parts or ():
@@ -81,6 +84,11 @@ class Compound(Sampler):
             raise Unsuitable(f"Compound needs several kinds of variables. Use {groups[0][1].label}.")
         state = self.start(energy, {}, jax.random.key(0))
         for names, sampler in groups:
+            if sampler.keeps_memory:
+                raise Unsuitable(
+                    f"Compound cannot hold {sampler.label}, whose replicas belong to fixed values of the "
+                    "other variables. Use ParallelTempering(Compound(…))."
+                )
             sampler.check(_condition(energy, state, names))
 
     def unmoved(self, spaces):
@@ -103,15 +111,18 @@ class Compound(Sampler):
         return jnp.stack(valid).all()
 
     def step(self, energy, state, key, clamped=None):
-        return self.move(energy, state, None, key, clamped)[0]
+        for i, (names, sampler) in enumerate(self._groups(energy)):
+            target, part = _condition(energy, state, names), _pick(state, names)
+            state = {**state, **sampler.step(target, part, jax.random.fold_in(key, i), clamped)}
+        return state
 
     def move(self, energy, state, memory, key, clamped=None):
         info: dict[str, Any] = {}
         memories = []
         for i, (names, sampler) in enumerate(self._groups(energy)):
             target, part = _condition(energy, state, names), _pick(state, names)
-            # The other variables have changed, and with them what the sampler remembers.
-            start = sampler.init_memory(target, part, clamped)
+            # The other variables have changed, and with them most of what the sampler remembers.
+            start = sampler.renew_memory(target, part, memory[i], clamped)
             part, last, found = sampler.move(target, part, start, jax.random.fold_in(key, i), clamped)
             state = {**state, **part}
             memories.append(last)

@@ -23,6 +23,12 @@ _MOST_MOVEMENT = 0.1
 _ENOUGH_DRAWS = 50  # per chain
 #: Numbers of chains that disagree above which they seem to drift: chains start at standard normal values.
 _FAR = 1e3
+#: Chains drift if the means of their halves differ by more than so many standard deviations of a half, all
+#: outwards. Halves of a straight line differ by 3.5, halves of a random walk by 1.6 on average.
+_STEADY = 2.0
+#: Positive numbers below which a variable seems to shrink for ever.
+_NEAR = 1e-25
+_IMPROPER = "as if the distribution were improper. Check that every variable has a proper prior"
 _NOT_FINITE = "check that every variable has a proper prior, or use a smaller step"
 _DIVERGED = (
     "use a smaller step (a higher target_acceptance), or a non-centred form of variables whose scale is "
@@ -144,10 +150,19 @@ class Draws(Mapping):
     @functools.cached_property
     def _diagnosed(self) -> np.ndarray:
         """At most `_MAX_COORDINATES` of the coordinates, evenly chosen."""
+        is_small = self._coordinates.shape[-1] <= _MAX_COORDINATES
+        return self._coordinates if is_small else self._coordinates[..., self._chosen]
+
+    @property
+    def _chosen(self) -> np.ndarray:
         n = self._coordinates.shape[-1]
-        if n <= _MAX_COORDINATES:
-            return self._coordinates
-        return self._coordinates[..., np.linspace(0, n - 1, _MAX_COORDINATES).astype(int)]
+        return np.linspace(0, n - 1, min(n, _MAX_COORDINATES)).astype(int)
+
+    @property
+    def _diagnosed_names(self) -> np.ndarray:
+        """The variables to which the diagnosed coordinates belong."""
+        sizes = [np.broadcast_to(self._free[k], v.shape[2:]).sum() for k, v in self.chains.items()]
+        return np.repeat(list(self.chains), sizes)[self._chosen]
 
     @functools.cached_property
     def _constant(self) -> np.ndarray:
@@ -235,10 +250,20 @@ class Draws(Mapping):
         rhats = _split_rhat(self._diagnosed) if self.n_chains > 1 and n_draws >= 4 else np.ones(1)
         rhat, worst = float(rhats.max()), int(rhats.argmax())
         if rhat > (_BAD_RHAT if n_draws >= _ENOUGH_DRAWS else _BAD_RHAT_OF_FEW):
-            hint = _hint(self._diagnosed[..., worst])
-            return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){hint}"
+            return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){self._hint(worst)}"
         found = [p for p in self._move_problems() if p]
         return found[0] if found else ""
+
+    def _hint(self, worst: int) -> str:
+        """Return advice about chains that disagree most about this diagnosed coordinate."""
+        advice, is_stuck = _advice(self._diagnosed_names[worst], self._diagnosed[..., worst])
+        whole = [(v % 1 == 0).all() for v in self.chains.values()] if is_stuck else []
+        if not any(whole) or all(whole):
+            return advice
+        return (
+            f"{advice}, or give the energy `free_energy` or `conditional`, so that its finite variables are "
+            "drawn first"
+        )
 
     def _summary(self) -> str:
         text = f"{self.n} draws"
@@ -262,16 +287,25 @@ class Draws(Mapping):
             problems.append("too few draws to diagnose: use more")
         if (self.rhat > GOOD_RHAT).any():
             worst = int(np.nanargmax(self.rhat))
-            hint = _hint(self._diagnosed[..., worst])
-            problems.append(f"the chains disagree (R-hat above {GOOD_RHAT}){hint}")
+            problems.append(f"the chains disagree (R-hat above {GOOD_RHAT}){self._hint(worst)}")
         if (np.minimum(self.ess, self.ess_tail) < GOOD_ESS_PER_CHAIN * self.n_chains).any():
             problems.append(f"fewer than {GOOD_ESS_PER_CHAIN} effective draws per chain")
         return problems + self._move_problems()
 
+    @property
+    def _vanishing(self) -> str | None:
+        """Advice about a variable whose draws come as near to 0 as if 1 / x were its density, or None."""
+        small = np.where(self._diagnosed == 0, np.inf, np.abs(self._diagnosed)).min((0, 1))
+        if small.min() > _NEAR:
+            return None
+        name = self._diagnosed_names[small.argmin()]
+        return f"{name} shrinks to numbers such as {small.min():.2g}, {_IMPROPER}"
+
     def _move_problems(self) -> list[str]:
         problems = []
         if "divergent" in self.info and self.info["divergent"].any():
-            problems.append(f"{int(self.info['divergent'].sum())} moves diverged: {_DIVERGED}")
+            advice = _DIVERGED if self._vanishing is None else self._vanishing
+            problems.append(f"{int(self.info['divergent'].sum())} moves diverged: {advice}")
         if "acceptance" in self.info and self.info["acceptance"].mean() < 0.05:
             problems.append(f"only {self.info['acceptance'].mean():.1%} of the moves were accepted")
         if "reached_max_steps" in self.info and self.info["reached_max_steps"].mean() > _MOST_LONG:
@@ -295,25 +329,25 @@ def _split_rhat(chains: np.ndarray) -> np.ndarray:
     return np.sqrt(np.where(between > 0, ratio, 1.0))
 
 
-def _hint(chains: np.ndarray) -> str:
-    """Return advice about chains, (n_chains, n_draws), that disagree about a coordinate."""
+def _advice(name: str, chains: np.ndarray) -> tuple[str, bool]:
+    """Return advice about chains of a variable, (n_chains, n_draws), that disagree, and if they are stuck."""
     largest = np.abs(chains).max()
-    if largest > _FAR:
-        return (
-            f": they drift to numbers such as {largest:.2g}, as if the distribution were improper. "
-            "Check that every variable has a proper prior, or use more warmup"
-        )
     half = chains.shape[1] // 2
-    halves = np.stack([chains[:, :half].mean(1), chains[:, -half:].mean(1)])
-    if halves.var(0).mean() > _MOST_MOVEMENT * halves.mean(0).var():
+    first, last = chains[:, :half], chains[:, -half:]
+    ends = np.stack([first.mean(1), last.mean(1)])
+    within = np.maximum(first.std(1), last.std(1))
+    outwards = np.sign(ends[1]) * np.diff(ends, axis=0)[0] > _STEADY * within
+    if largest > _FAR or outwards.all():
+        return f": {name} drifts to numbers such as {largest:.2g}, {_IMPROPER}, or use more warmup", False
+    if ends.var(0).mean() > _MOST_MOVEMENT * ends.mean(0).var():
         return (
-            ": use more warmup or more draws. If there are separated modes, use ParallelTempering or "
-            "TemperedSMC"
-        )
-    return (
-        ": they stay in different regions, and more draws do not help. Use ParallelTempering or TemperedSMC, "
-        "or give the energy `free_energy` or `conditional`, so that its finite variables are drawn first"
+            ": use more warmup or more draws, and check that every variable has a proper prior. If there are "
+            "separated modes, use ParallelTempering or TemperedSMC"
+        ), False
+    stuck = (
+        ": they stay in different regions, and more draws do not help. Use ParallelTempering or TemperedSMC"
     )
+    return stuck, True
 
 
 def import_arviz() -> Any:

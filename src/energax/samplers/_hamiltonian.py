@@ -115,7 +115,9 @@ class NUTS(Hamiltonian):
         inverse_mass: M⁻¹, about the covariance of u: (d,) or (d, d); None tunes it.
         target_acceptance: the acceptance rate of the tuning; higher values take smaller steps, which
             difficult shapes such as funnels need.
-        dense: whether M⁻¹ is tuned as a full matrix, or as a diagonal.
+        dense: whether M⁻¹ is tuned as a full matrix, or as a diagonal. A matrix gives several times as many
+            effective draws of linear models with few, correlated coefficients, and fewer where the
+            curvature changes from place to place, as in funnels and Gaussian processes.
         max_doublings: a trajectory has at most 2^max_doublings steps.
 
     Hoffman and Gelman (2014), The No-U-Turn sampler; Betancourt (2017), A conceptual introduction to

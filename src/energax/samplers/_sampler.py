@@ -91,9 +91,18 @@ class Sampler(eqx.Module):
     #: Whether chains that go on after the energy has changed keep their memory (`renew_memory`).
     keeps_memory: ClassVar[bool] = False
 
-    def renew_memory(self, energy: Energy, state: dict[str, Any], memory: Any) -> Any:
-        """Return the memory of a chain whose energy has changed: the valid part, the rest anew."""
-        return self.init_memory(energy, state)
+    def renew_memory(
+        self, energy: Energy, state: dict[str, Any], memory: Any, clamped: dict[str, Any] | None = None
+    ) -> Any:
+        """Return the memory of a chain whose energy or state has changed: the valid part, the rest anew."""
+        return self.init_memory(energy, state, clamped)
+
+    def exchange_memories(self, memories: Any, order: Any) -> Any:
+        """Return the memories of replicas, (K, …), after replica k has taken the state of replica order[k].
+
+        A momentum goes with its state: between steps of finite size the two are not quite independent.
+        """
+        return jax.tree.map(lambda a: a[order], memories)
 
     def move(
         self,

@@ -87,6 +87,10 @@ class StochasticGradient(Sampler):
         u = to_unconstrained(energy, state)
         return u, self.init_momentum(u), jnp.array(0, jnp.int32)
 
+    def renew_memory(self, energy, state, memory, clamped=None):
+        _, momentum, t = memory
+        return to_unconstrained(energy, state), momentum, t
+
     def step(self, energy, state, key, clamped=None):
         return self.move(energy, state, self.init_memory(energy, state, clamped), key, clamped)[0]
 

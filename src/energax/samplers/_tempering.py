@@ -120,16 +120,30 @@ class ParallelTempering(Sampler):
         one = lambda state, beta: self.sampler.init_memory(energy / (1 / beta), state, clamped)
         return jax.vmap(one)(states, betas)
 
-    def renew_memory(self, energy, state, memory):
+    def _renewed(self, energy, states, betas, memories, clamped):
+        one = lambda s, beta, memory: self.sampler.renew_memory(energy / (1 / beta), s, memory, clamped)
+        return jax.vmap(one)(states, betas, memories)
+
+    def renew_memory(self, energy, state, memory, clamped=None):
+        # The state may have come from elsewhere, as by a swap in a tempering of temperings.
+        states = jax.tree.map(lambda all, first: all.at[0].set(first), memory.states, state)
         betas = self._betas(energy, state)
-        return memory._replace(memories=self._memories(energy, memory.states, betas, None))
+        memories = self._renewed(energy, states, betas, memory.memories, clamped)
+        return Replicas(states, memories, memory.n_moves)
+
+    def exchange_memories(self, memories, order):
+        return memories  # the hot replicas keep their temperatures
 
     def is_valid_start(self, memory):
         valid = jax.vmap(self.sampler.is_valid_start, axis_size=self.n_temperatures)(memory.memories)
         return valid.all()
 
     def step(self, energy, state, key, clamped=None):
-        return self.move(energy, state, self.init_memory(energy, state, clamped), key, clamped)[0]
+        # Without a memory there is nothing to swap with: copies of the state are no draws of hot replicas.
+        cold = self.sampler
+        if self.ladder is not None:
+            cold = cold.with_tuning(jax.tree.map(lambda a: a[0], self.ladder.tunings))
+        return cold.step(energy, state, key, clamped)
 
     def move(self, energy, state, memory, key, clamped=None):
         move_key, swap_key = jax.random.split(key)
@@ -137,14 +151,16 @@ class ParallelTempering(Sampler):
 
         def move_replica(beta, tuning, state, memory, key):
             sampler = self.sampler if self.ladder is None else self.sampler.with_tuning(tuning)
-            state, _, info = sampler.move(energy / (1 / beta), state, memory, key, clamped)
-            return state, info
+            return sampler.move(energy / (1 / beta), state, memory, key, clamped)
 
         keys = jax.random.split(move_key, self.n_temperatures)
-        states, info = jax.vmap(move_replica)(betas, tunings, memory.states, memory.memories, keys)
+        replicas = betas, tunings, memory.states, memory.memories, keys
+        states, memories, info = jax.vmap(move_replica)(*replicas)
         order, rejection = _swap(energy, states, betas, memory.n_moves, swap_key)
         states = jax.tree.map(lambda a: a[order], states)
-        memory = Replicas(states, self._memories(energy, states, betas, clamped), memory.n_moves + 1)
+        memories = self.sampler.exchange_memories(memories, order)
+        memories = self._renewed(energy, states, betas, memories, clamped)
+        memory = Replicas(states, memories, memory.n_moves + 1)
         cold = {k: v[0] for k, v in info.items()}
         info = {**cold, **{f"replica {k}": v for k, v in info.items()}, "swap rejection": rejection}
         return {k: v[0] for k, v in states.items()}, memory, info

@@ -15,6 +15,7 @@ from ._counted import Categorical as Categorical
 from ._counted import Count as Count
 from ._frames import as_columns as as_columns
 from ._real import Interval as Interval
+from ._real import Ordered as Ordered
 from ._real import Positive as Positive
 from ._real import PositiveDefinite as PositiveDefinite
 from ._real import Real as Real

@@ -8,15 +8,18 @@ import numpy as np
 
 from ..errors import BadInput
 from ._counted import Binary, Categorical, Count
-from ._real import Interval, Positive, PositiveDefinite, Real, Simplex
+from ._real import Interval, Ordered, Positive, PositiveDefinite, Real, Simplex
 from ._space import Space
 
 
 class Constrained(Space):
     """Real arrays that satisfy a constraint of NumPyro, with the bijection `biject_to(constraint)`.
 
+    For spaces without a class of their own, such as `greater_than(2.0)`, `positive_ordered_vector`,
+    `corr_matrix` and `lower_cholesky`; here Cholesky factors of correlation matrices.
+
     >>> from numpyro.distributions import constraints
-    >>> Constrained(constraints.ordered_vector, 3).bijection.inverse_shape((3,))
+    >>> Constrained(constraints.corr_cholesky, 3, 3).bijection.inverse_shape((3, 3))
     (3,)
     """
 
@@ -65,6 +68,7 @@ def space_of(constraint: Any, shape: tuple[int, ...]) -> Space:
         (constraints.real_matrix, Real()),
         (constraints.softplus_positive, Positive()),
         (constraints.simplex, Simplex()),
+        (constraints.ordered_vector, Ordered()),
         (constraints.positive_definite, PositiveDefinite()),
         (constraints.boolean, Binary()),
         (constraints.nonnegative_integer, Count()),

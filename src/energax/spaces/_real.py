@@ -96,6 +96,36 @@ class Simplex(Space):
         return "probabilities that are >= 0 and sum to 1"
 
 
+class Ordered(Space):
+    """Vectors of k increasing numbers, x₁ < … < x_k: for example means that would otherwise be exchangeable.
+
+    x₁ = u₁ and x_i = x_{i−1} + exp(u_i). Without k, vectors of any size: `parameter(Ordered())`.
+    """
+
+    event_ndim = 1
+
+    def __init__(self, k: int | None = None):
+        super().__init__(*(() if k is None else (k,)))
+
+    @property
+    def constraint(self):
+        from numpyro.distributions import constraints
+
+        return constraints.ordered_vector
+
+    def _is_valid(self, array):
+        with np.errstate(invalid="ignore"):
+            ok = np.isfinite(array).all(-1) & (np.diff(array, axis=-1) > 0).all(-1)
+        return np.broadcast_to(ok[..., None], array.shape)
+
+    @property
+    def _filler(self):
+        return np.arange(float(self.shape[-1])) if self.shape else 0.0
+
+    def description(self):
+        return "finite numbers in increasing order"
+
+
 class PositiveDefinite(Space):
     """Symmetric d × d matrices with positive eigenvalues."""
 

@@ -10,7 +10,7 @@ from energax.algorithms.optimise.lbfgs import minimise
 from energax.energy import Energy
 from energax.errors import ConvergenceWarning, Unsuitable
 from energax.infer import LBFGS
-from energax.spaces import Categorical, Interval, Positive, PositiveDefinite, Real, Simplex
+from energax.spaces import Categorical, Interval, Ordered, Positive, PositiveDefinite, Real, Simplex
 
 
 class Known(Energy):
@@ -31,6 +31,7 @@ CASES = [
     (Real(3), lambda x: jnp.sum((x - jnp.arange(3)) ** 2), [0, 1, 2]),
     (Positive(2), lambda x: jnp.sum(x - jnp.array([2.0, 0.3]) * jnp.log(x)), [2.0, 0.3]),
     (Interval(-1, 4, 2), lambda x: jnp.sum((x - jnp.array([0.5, 3.5])) ** 2), [0.5, 3.5]),
+    (Ordered(2), lambda x: jnp.sum((x - jnp.array([-1.0, 2.0])) ** 2), [-1.0, 2.0]),
     (Simplex(3), lambda x: -jnp.array([1.0, 2.0, 5.0]) @ jnp.log(x), [1 / 8, 2 / 8, 5 / 8]),
     (
         PositiveDefinite(2),
