@@ -160,7 +160,7 @@ def take_batch(data: Any, weight: Any, indices: Any, shards: int) -> Batch:
 
 
 def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: Any, n_batches: Any, key: Any):
-    """Learn from every batch once; stop at the first whose loss or parameters are not finite.
+    """Learn from every batch once; stop at the first whose loss is not finite.
 
     → (energy, state, step, mean loss terms, whether one is not finite, which term).
     """
@@ -178,7 +178,7 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
         new, new_state, terms = program.learner.step(energy, state, batch, keys[i], program.trainable)
         new = restore_frozen(program.trainable, energy, new)
         losses = jnp.stack([terms[name] for name in program.term_names]).astype(dtype)
-        bad = ~all_finite((losses, new))
+        bad = ~all_finite(losses)
         batch_weight = program.learner.row_weights(batch).sum().astype(dtype)
         arrays = eqx.filter((new, _cast_like(state, new_state)), eqx.is_array)
         totals = totals + batch_weight * losses
@@ -191,9 +191,11 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
     loop = (jnp.zeros((), jnp.int32), start, (jnp.array(False), zeros))
     loop = body(loop) if order is None else jax.lax.while_loop(is_running, body, loop)
     _, (arrays, step, totals, total_weight), (bad, last) = loop
-    bad_loss = ~jnp.isfinite(last)
-    which = jnp.where(bad_loss.any(), jnp.argmax(bad_loss), PARAMETERS).astype(jnp.int32)
     energy, state = eqx.combine(arrays, static)
+    # Parameters are checked once per epoch, not in every step, where each of them would cost a kernel: if one
+    # is not finite, nor is the next loss, and the whole epoch is undone.
+    bad_loss, bad = ~jnp.isfinite(last), bad | ~all_finite(energy)
+    which = jnp.where(bad_loss.any(), jnp.argmax(bad_loss), PARAMETERS).astype(jnp.int32)
     return energy, state, step, totals / jnp.where(total_weight > 0, total_weight, 1), bad, which
 
 
