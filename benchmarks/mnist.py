@@ -57,7 +57,7 @@ def rbm(size: Size) -> str:
     """RBM of 500 hidden units by persistent chains, with both ends of the bracket of log Z."""
     train, _, test = fixed_binary(size)
     epochs = size(500)
-    learner = persistent(10, 2e-3, steps(train, epochs, 100), decay=1e-4)
+    learner = persistent(10, 4e-3, steps(train, epochs, 100), decay=1e-4)
     done = learn(RBM.random(784, size(500, 20), key=0), train, learner, epochs, initialise=True)
     above, below = rbm_scores(done.energy, test, size)
     return (
@@ -93,7 +93,7 @@ def dbn(size: Size) -> str:
     train, _, test = fixed_binary(size)
     epochs, hidden, top = size(250), size(500, 20), size(2000, 30)
     stack = [RBM.random(784, hidden, key=0), RBM.random(hidden, top, key=1)]
-    learner = persistent(10, 2e-3, steps(train, epochs, 100), decay=1e-4)
+    learner = persistent(10, 4e-3, steps(train, epochs, 100), decay=1e-4)
     rbms = pretrain_rbms(stack, train, learner, key=0, epochs=epochs, batch_size=min(100, len(train)))
     greedy = DeepBeliefNetwork.from_rbms(rbms)
     epochs = size(60)
@@ -111,7 +111,7 @@ def dbm(size: Size) -> str:
     train, _, test = fixed_binary(size)
     epochs, hidden, top = size(100), size(500, 20), size(1000, 30)
     stack = [RBM.random(784, hidden, key=0), RBM.random(hidden, top, key=1)]
-    learner = persistent(5, 2e-3, steps(train, epochs, 100), decay=1e-4)
+    learner = persistent(5, 4e-3, steps(train, epochs, 100), decay=1e-4)
     options = {"epochs": epochs, "batch_size": min(100, len(train)), "key": 0}
     start = DeepBoltzmannMachine.from_rbms(pretrain_rbms(stack, train, learner, doubled=True, **options))
     epochs = size(300)
