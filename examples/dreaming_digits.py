@@ -2,7 +2,7 @@
 
 Two layers of hidden units are learned greedily, each as an RBM of the units below it, and tuned together by
 the up-down algorithm. The dream is a Gibbs chain at the top; every state of it is drawn down to an image.
-Run with `--plot` to write dreaming_digits.png.
+Run with a path to draw the picture: python examples/dreaming_digits.py dreams.png
 """
 
 import sys
@@ -20,6 +20,8 @@ from energax.learn import ContrastiveDivergence, Descent, UpDown
 from energax.samplers import Gibbs
 
 EPOCHS, TUNING = 60, 60
+EVERY = 40  # sweeps between two images of a dream
+INK, SOFT, LINE = "#23272E", "#5B6370", "#D5DAE0"
 
 
 def adam(step, epochs, n=1400):
@@ -50,8 +52,8 @@ def dream(network, starts, sweeps, every, key):
     return np.asarray(jnp.stack(images, 1))
 
 
-def main(plot=False):
-    """Print test scores in nats per row, and return them by name."""
+def main(path=None):
+    """Print test scores in nats per row, and return them by name; draw the dreams if there is a path."""
     X = (load_digits().data / 16 > 0.5).astype(np.float32)
     train, test = X[:1400], {"x": X[1400:]}
     rbm, greedy, tuned = learn(train)
@@ -60,35 +62,36 @@ def main(plot=False):
         found[name] = log_prob(network, test, VariationalBound(1000), key=0)
     for name, score in found.items():
         print(f"{name + ':':<23} {score.value.mean():.2f} nats per row ({score.kind})")
-    if plot:
+    if path is not None:
         # One image of each digit 0 to 7 starts a chain.
-        images = dream(tuned, jnp.asarray(train[:8]), 400, 40, jax.random.key(2))
-        draw(train[:8], images)
+        draw(train[:8], dream(tuned, jnp.asarray(train[:8]), 10 * EVERY, EVERY, jax.random.key(2)), path)
     return {name: score.value.mean() for name, score in found.items()}
 
 
-def draw(starts, images):
-    import matplotlib
-
-    matplotlib.use("Agg")
+def draw(starts, images, path):
+    """Draw every chain as a row: the digit at its start, then the mean image after more and more sweeps."""
     import matplotlib.pyplot as plt
 
     n, steps = images.shape[:2]
-    figure, axes = plt.subplots(n, steps + 2, figsize=(0.72 * (steps + 2), 0.8 * n))
-    for i in range(n):
-        rows = [starts[i], None, *images[i]]
-        for axis, image in zip(axes[i], rows, strict=True):
-            axis.axis("off")
-            if image is not None:
-                axis.imshow(image.reshape(8, 8), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-    axes[0, 0].set_title("start", fontsize=8)
+    figure = plt.figure(figsize=(0.78 * (steps + 1.4), 0.78 * n + 0.75))
+    grid = {"left": 0.015, "right": 0.985, "bottom": 0.015, "top": 1 - 0.72 / (0.78 * n + 0.75)}
+    axes = figure.subplots(
+        n, steps + 2, width_ratios=[1, 0.35, *[1] * steps], gridspec_kw={**grid, "wspace": 0.1, "hspace": 0.1}
+    )
+    for row, start, chain in zip(axes, starts, images, strict=True):
+        row[1].axis("off")
+        for axis, image in zip([row[0], *row[2:]], [start, *chain], strict=True):
+            axis.imshow(image.reshape(8, 8), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+            axis.set(xticks=(), yticks=())
+            axis.spines[:].set_color(LINE)
+    axes[0, 0].set_title("start", fontsize=9, color=INK)
     for j in range(steps):
-        axes[0, j + 2].set_title(f"sweep {40 * (j + 1)}", fontsize=8)
-    title = "A deep belief network dreams: each row is a Gibbs chain at the top, drawn as pixels"
-    figure.suptitle(title, fontsize=12, y=0.985)
-    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.915, wspace=0.08, hspace=0.08)
-    figure.savefig("dreaming_digits.png", dpi=130)
+        axes[0, j + 2].set_title(f"{EVERY * (j + 1)}", fontsize=9, color=SOFT)
+    title = "Digits dreamt by a deep belief network, after more and more Gibbs sweeps at its top"
+    figure.text(grid["left"], 0.985, title, fontsize=12, color=INK, va="top")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
 
 
 if __name__ == "__main__":
-    main(plot="--plot" in sys.argv)
+    main(*sys.argv[1:2])

@@ -86,9 +86,10 @@ def test_estimators(capsys):
 
 
 @pytest.mark.slow
-def test_mixture_of_flows():
+def test_mixture_of_flows(tmp_path):
     """Of two flows, fewer draws lie where the density is 0 than of one, which cannot tear space apart."""
-    found = load(ROOT / "examples" / "mixture_of_flows.py").main()
+    found = load(ROOT / "examples" / "mixture_of_flows.py").main(str(tmp_path / "flows.png"))
+    assert (tmp_path / "flows.png").stat().st_size > 10_000
     assert found["agreement"] > 0.99 and found["mixture of two flows"] < 0.5 * found["one flow"]
 
 
@@ -116,9 +117,10 @@ def test_the_readme_shows_the_example_as_it_is():
 
 
 @pytest.mark.slow
-def test_dreaming_digits(capsys):
+def test_dreaming_digits(capsys, tmp_path):
     """Both directions tuned: the bound is above the exact score of the RBM at the bottom."""
-    found = load(ROOT / "examples" / "dreaming_digits.py").main()
+    found = load(ROOT / "examples" / "dreaming_digits.py").main(str(tmp_path / "dreams.png"))
+    assert (tmp_path / "dreams.png").stat().st_size > 10_000
     assert found["network after up-down"] > found["bottom RBM"] + 0.2 > -18.9
 
 

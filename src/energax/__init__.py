@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .fitting import Checkpoint as Checkpoint
     from .fitting import Fit as Fit
     from .fitting import fit as fit
+    from .fitting import fit_options as fit_options
     from .infer import argmin as argmin
     from .infer import expectation as expectation
     from .infer import log_partition as log_partition
@@ -70,7 +71,7 @@ _HOME = {
     ),
     "estimate": ("Estimate",),
     "evaluate": ("compare",),
-    "fitting": ("Checkpoint", "Fit", "fit"),
+    "fitting": ("Checkpoint", "Fit", "fit", "fit_options"),
     "infer": ("argmin", "expectation", "log_partition", "log_prob", "plan", "posterior", "sample"),
     "missing": ("Masked",),
     "optimum": ("constrained", "curvature", "whiten"),

@@ -9,12 +9,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ._util.arrays import asarray
 from ._util.sizes import even_rows, number_of_rows
 from .programs import interpreted
 
 
 class Batch(eqx.Module):
     """Rows of named variables, each with a weight; rows of weight 0 are padding and are ignored.
+
+    `filled`: whether rows of weight 0 are known to be copies of rows with a weight.
 
     >>> b = Batch({"x": jnp.array([1.0, 2.0, 9.0])}, jnp.array([1.0, 1.0, 0.0]))
     >>> float(b.mean(b.map(lambda x: x)))
@@ -24,10 +27,28 @@ class Batch(eqx.Module):
     data: dict[str, Any]
     weight: jax.Array
     shards: int = eqx.field(static=True, default=1)
+    filled: bool = eqx.field(static=True, default=False)
 
     @property
     def n(self) -> int:
         return number_of_rows(self.data)
+
+    def fill(self) -> Batch:
+        """Return the batch with its first row of positive weight in the place of rows of weight 0.
+
+        If a function overflows at the values of such a row, its gradient is 0 × ∞, which is NaN. `fit` has
+        already filled the rows of its batches.
+
+        >>> Batch({"x": jnp.array([jnp.inf, 2.0])}, jnp.array([0.0, 1.0])).fill().data["x"]
+        Array([2., 2.], dtype=float32)
+        """
+        if self.filled:
+            return self
+        counts = self.weight > 0
+        first = jnp.argmax(counts)
+        fill = lambda a: jnp.where(counts.reshape(-1, *[1] * (a.ndim - 1)), a, a[first])
+        rows = jax.tree.map(lambda a: fill(asarray(a)), self.data)
+        return Batch(rows, self.weight, self.shards, filled=True)
 
     def map(self, function: Callable[..., Any]) -> Any:
         """`function(**row)` for every row."""

@@ -221,6 +221,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "MixtureLikelihood", "option", "a mixture of k likelihoods for every column", "a likelihood", "that of the likelihood", "Bishop (1994)"),
     Row("energies", "Columns", "option", "likelihoods of different kinds, each for some columns", "likelihoods", "mixed columns", "Nazábal et al. (2020)"),
     Row("energies", "EnergyPrior", "option", "the prior of a hidden variable is any normalised energy: a mixture, a flow", "an energy", "Real(d)", "Jiang et al. (2017)"),
+    Row("energies", "LadderPrior", "option", "the prior is a ladder of hidden layers, each given the one above", "", "Real(d)", "Sønderby et al. (2016)"),
     Row("energies", "PseudoInputs", "option", "the prior is the mean of the encoder over learned inputs (VampPrior)", "an encoder", "Real(d)", "Tomczak and Welling (2018)"),
     Row("infer", "RefinedEncoder", "option", "an encoder improved by gradient steps on the bound of every row", "an encoder and an energy", "z: Real(d)", "Kim et al. (2018)"),
     Row("energies", "StandardNormal", "option", "prior N(0, I) of a real hidden variable", "", "Real(d)", ""),

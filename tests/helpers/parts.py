@@ -458,6 +458,7 @@ OPTIONS = {
     "energies.MixtureLikelihood": lambda: energies.MixtureLikelihood(energies.Gaussian(0.5), 3),
     "energies.Columns": lambda: energies.Columns([(energies.Gaussian(), [0, 2]), (energies.Poisson(), [1])]),
     "energies.EnergyPrior": lambda: energies.EnergyPrior(Mixture(ENERGIES["Gaussians"]())),
+    "energies.LadderPrior": lambda: energies.LadderPrior.random((2, 1), key=0, width=4),
     "energies.PseudoInputs": lambda: energies.PseudoInputs(jnp.eye(4), 2),
     "infer.RefinedEncoder": lambda: infer.RefinedEncoder(
         nn.Encoder.random(4, 2, key=1, width=5), ENERGIES["Decoder"]()

@@ -200,3 +200,22 @@ def test_langevin_chains_teach_a_network(mean):
     at = lambda x: float(evaluate(lambda: done.energy(x=jnp.array([x]))))
     low, high = at(mean), at(-mean)
     assert low < high - 0.5
+
+
+@pytest.mark.parametrize("n_chains", [None, 3])
+def test_both_phases_together_have_the_terms_and_the_gradient_of_each_alone(n_chains):
+    """F of data and chains is computed in one call; several shards keep the two calls."""
+    rbm = RBM.random(5, 4, key=0, scale=0.5)
+    rows = {"x": (jax.random.uniform(jax.random.key(1), (6, 5)) < 0.5).astype(jnp.float32)}
+    objective = ContrastiveDivergence(2, persistent=True, n_chains=n_chains)
+    found = []
+    for shards in (1, 2):
+        batch = Batch(rows, jnp.arange(6.0), shards)
+
+        def loss(rbm, batch=batch):
+            chains = objective.init(rbm, batch, jax.random.key(2))
+            terms, _ = objective(rbm, batch, chains, jax.random.key(3))
+            return sum(terms.values()), terms
+
+        found.append(evaluate(lambda loss=loss: jax.value_and_grad(loss, has_aux=True)(rbm)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)

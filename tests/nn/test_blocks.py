@@ -18,12 +18,14 @@ from energax.learn import CrossEntropy, Descent
 from energax.missing import Masked
 from energax.nn import (
     BatchNorm,
+    FromImage,
     LocalResponseNorm,
     Maxout,
     Reshape,
     Residual,
     SetLayer,
     SetPool,
+    ToImage,
     calibrate,
     conv_network,
     deconv_network,
@@ -173,6 +175,48 @@ def test_learning_moves_the_gains_and_keeps_the_statistics():
 def test_calibrate_returns_networks_without_batch_normalisation_as_they_are():
     network = _linear(2, 2)
     assert calibrate(network, np.ones((3, 2), np.float32)) is network
+
+
+# -- the rectifiers of JAX and Equinox, and pooling ------------------------------------------------------
+
+
+def test_rectifiers_have_their_definitions_and_learn_a_bent_function():
+    """y = 1 where |x₁| > 1: no linear classifier finds it, any rectifier does; the slope is learned."""
+    x = np.linspace(-2, 2, 9, dtype=np.float32)
+    rectifiers = {
+        "leaky": (eqx.nn.Lambda(jax.nn.leaky_relu), np.where(x > 0, x, 0.01 * x)),
+        "absolute": (eqx.nn.Lambda(jnp.abs), np.abs(x)),
+        "parametric": (eqx.nn.Lambda(eqx.nn.PReLU(0.3)), np.where(x > 0, x, 0.3 * x)),
+        "maxout": (Maxout(_linear(1, 2), 2), None),
+    }
+    rows = RNG.uniform(-2, 2, (200, 2)).astype(np.float32)
+    data = {"x": rows, "y": (np.abs(rows[:, 0]) > 1).astype(np.int32)}
+    for name, (layer, expected) in rectifiers.items():
+        if expected is None:
+            layers = [Maxout.random(2, 8, key=1), _linear(8, 2)]
+        else:
+            np.testing.assert_allclose(evaluate(lambda f=layer: f(x)), expected, rtol=1e-6)
+            layers = [_linear(2, 16), layer, _linear(16, 2)]
+        start = Scorer(eqx.nn.Sequential(layers), 2, 2)
+        rule = Descent(CrossEntropy(), optax.adam(0.05))
+        found = fit(start, data, rule, epochs=150, key=0).energy
+        guess = evaluate(lambda e=found: jax.vmap(e.scores)(rows)).argmax(1)
+        assert (guess == data["y"]).mean() > 0.95, name
+        if name == "parametric":
+            slopes = [n.network.layers[1].fn.negative_slope for n in (start, found)]
+            assert abs(slopes[1] - slopes[0]) > 0.01
+
+
+def test_pooling_between_convolutions():
+    """Means and maxima of squares of pixels, by hand."""
+    image = RNG.normal(size=16).astype(np.float32)
+    squares = image.reshape(2, 2, 2, 2).transpose(0, 2, 1, 3).reshape(4, 4)
+    for pool, expected in (
+        (eqx.nn.AvgPool2d(2, 2), squares.mean(1)),
+        (eqx.nn.MaxPool2d(2, 2), squares.max(1)),
+    ):
+        network = eqx.nn.Sequential([ToImage((4, 4, 1)), pool, FromImage()])
+        np.testing.assert_allclose(evaluate(lambda n=network: n(image)), expected, rtol=1e-5)
 
 
 # -- all networks --------------------------------------------------------------------------------------------

@@ -34,6 +34,15 @@ def as_key(key: Any) -> jax.Array:
     raise BadInput("key", f"{type(key).__name__} {key!r:.40}", "an int or one JAX key", "Try key=0.")
 
 
+def fold_in_each(key: Any, n: int) -> Any:
+    """Return the keys `fold_in(key, i)` for i = 0 … n − 1, (n,).
+
+    >>> bool((fold_in_each(jax.random.key(0), 3)[2] == jax.random.fold_in(jax.random.key(0), 2)).all())
+    True
+    """
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n, dtype=jnp.uint32))
+
+
 def numpy_generator(key: jax.Array, *path: int) -> np.random.Generator:
     """A NumPy generator that is a function of the key and a path of integers.
 

@@ -48,6 +48,7 @@ from ._latent.columns import Columns as Columns
 from ._latent.columns import MixtureLikelihood as MixtureLikelihood
 from ._latent.conditional_decoder import ConditionalDecoder as ConditionalDecoder
 from ._latent.decoder import Decoder as Decoder
+from ._latent.ladder import LadderPrior as LadderPrior
 from ._latent.likelihoods import Bernoulli as Bernoulli
 from ._latent.likelihoods import Gamma as Gamma
 from ._latent.likelihoods import Gaussian as Gaussian

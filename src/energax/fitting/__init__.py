@@ -7,4 +7,5 @@ from ._learner import MONITOR as MONITOR
 from ._learner import Learner as Learner
 from ._learner import check_setting as check_setting
 from ._loop import fit as fit
+from ._options import fit_options as fit_options
 from ._result import Fit as Fit

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.keys import fold_in_each
 from .._util.sizes import Limit, number_of_rows
 from ..batch import Batch
 from ..errors import BadInput
@@ -146,49 +147,55 @@ def _where(condition: Any, new: Any, old: Any) -> Any:
 
 
 def take_batch(data: Any, weight: Any, indices: Any, shards: int) -> Batch:
-    """Return the rows with these numbers, all rows if None; a number past the end marks padding."""
+    """Return the rows with these numbers, all rows if None; a number past the end marks padding.
+
+    The rows of the data with weight 0 must be copies of others, as `check_rows` makes them.
+    """
     if indices is None:
-        return Batch(data, weight, shards)
+        return Batch(data, weight, shards, filled=True)
     n = number_of_rows(data)
     rows = jax.tree.map(lambda a: jnp.take(a, indices, axis=0, mode="clip"), data)
     kept = jnp.where(indices < n, jnp.take(weight, indices, mode="clip"), 0)
-    return Batch(rows, kept, shards)
+    return Batch(rows, kept, shards, filled=True)
 
 
 def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: Any, n_batches: Any, key: Any):
-    """Learn from every batch once; stop at the first whose loss or parameters are not finite.
+    """Learn from every batch once; stop at the first whose loss is not finite.
 
     → (energy, state, step, mean loss terms, whether one is not finite, which term).
     """
     arrays, static = eqx.partition((carry.energy, carry.state), eqx.is_array)
     dtype = carry.objective.dtype
-    start = (arrays, carry.step, jnp.zeros(len(program.term_names), dtype), jnp.zeros((), dtype))
-    good = jnp.array(False), jnp.zeros((), jnp.int32)
+    zeros = jnp.zeros(len(program.term_names), dtype)
+    start = (arrays, carry.step, zeros, jnp.zeros((), dtype))
+    # On a GPU an update is many small kernels: what does not depend on the step is computed before the loop.
+    keys = fold_in_each(key, 1 if order is None else len(order))
 
     def body(loop):
         i, (arrays, step, totals, total_weight), _ = loop
         energy, state = eqx.combine(arrays, static)
         batch = take_batch(data, weight, None if order is None else order[i], program.shards)
-        batch_key = jax.random.fold_in(key, i)
-        new, new_state, terms = program.learner.step(energy, state, batch, batch_key, program.trainable)
+        new, new_state, terms = program.learner.step(energy, state, batch, keys[i], program.trainable)
         new = restore_frozen(program.trainable, energy, new)
         losses = jnp.stack([terms[name] for name in program.term_names]).astype(dtype)
-        bad_loss = ~jnp.isfinite(losses)
-        bad = bad_loss.any() | ~all_finite(new)
-        which = jnp.where(bad_loss.any(), jnp.argmax(bad_loss), PARAMETERS).astype(jnp.int32)
+        bad = ~all_finite(losses)
         batch_weight = program.learner.row_weights(batch).sum().astype(dtype)
         arrays = eqx.filter((new, _cast_like(state, new_state)), eqx.is_array)
         totals = totals + batch_weight * losses
-        return i + 1, (arrays, step + 1, totals, total_weight + batch_weight), (bad, which)
+        return i + 1, (arrays, step + 1, totals, total_weight + batch_weight), (bad, losses)
 
     def is_running(loop):
         i, _, (bad, _) = loop
         return (i < n_batches) & ~bad
 
-    loop = (jnp.zeros((), jnp.int32), start, good)
+    loop = (jnp.zeros((), jnp.int32), start, (jnp.array(False), zeros))
     loop = body(loop) if order is None else jax.lax.while_loop(is_running, body, loop)
-    _, (arrays, step, totals, total_weight), (bad, which) = loop
+    _, (arrays, step, totals, total_weight), (bad, last) = loop
     energy, state = eqx.combine(arrays, static)
+    # Parameters are checked once per epoch, not in every step, where each of them would cost a kernel: if one
+    # is not finite, nor is the next loss, and the whole epoch is undone.
+    bad_loss, bad = ~jnp.isfinite(last), bad | ~all_finite(energy)
+    which = jnp.where(bad_loss.any(), jnp.argmax(bad_loss), PARAMETERS).astype(jnp.int32)
     return energy, state, step, totals / jnp.where(total_weight > 0, total_weight, 1), bad, which
 
 

@@ -17,6 +17,7 @@ from ..programs import MOST_NUMBERS, engine, run_on_one_engine, use_engine
 from ._arrays import fit_arrays
 from ._batching import ValidatedRows, is_stream
 from ._learner import Learner
+from ._options import with_fit_options
 from ._result import Fit
 from ._run import Run
 from ._stream import fit_stream
@@ -82,6 +83,7 @@ def fit(
         raise BadInput("steps", "both epochs and steps", "one of the two")
     if patience is not None and validation is None:
         raise BadInput("patience", "no validation rows", "validation= rows or a fraction", "")
+    checkpoint, mesh, progress, callbacks = with_fit_options(checkpoint, mesh, progress, callbacks)
     callbacks = _check_options(callbacks, mesh, progress, initialise, freeze)
     numbers = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(energy))
     check_memory("n_init", n_init, int(n_init) * numbers, "the parameters of all starts")

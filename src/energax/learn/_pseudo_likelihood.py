@@ -10,15 +10,16 @@ import jax.numpy as jnp
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ._objective import Objective
-from ._requirements import check_free_energy, check_joint, check_no_missing
+from ._requirements import check_free_energy, check_no_missing, check_variables
 
 
 class PseudoLikelihood(Objective):
     """The negative log pseudo-likelihood: −mean Σ_i log p(x_i | x_¬i).
 
-    i runs over the coordinates of all observed variables, which must be finite. Each term compares the
-    energies of all values of x_i with the others fixed, so that log Z cancels. If the model is correct
-    the estimate is consistent like maximum likelihood, with a larger variance.
+    i runs over the coordinates of all observed variables, which must be finite, except inputs of the energy,
+    which stay at their values. Each term compares the energies of all values of x_i with the others fixed,
+    so that log Z cancels. If the model is correct the estimate is consistent like maximum likelihood, with a
+    larger variance.
 
     Besag (1975), Statistical analysis of non-lattice data.
 
@@ -31,15 +32,15 @@ class PseudoLikelihood(Objective):
     """
 
     def check(self, energy, data):
-        check_joint(self, energy)
-        observed = [n for n in energy.spaces if n in data]
+        check_variables(self, data, *energy.inputs)
+        observed = [n for n in energy.spaces if n in data and n not in energy.inputs]
         infinite = {n: energy.spaces[n] for n in observed if not energy.spaces[n].is_finite}
         if infinite or not observed:
             raise Unsuitable(
                 f"PseudoLikelihood needs finite observed variables; got {infinite or 'none'}. "
                 "Use ScoreMatching, its counterpart for real variables."
             )
-        check_no_missing(self, data, *observed, instead="EM or NegativeLogLikelihood")
+        check_no_missing(self, data, *observed, *energy.inputs, instead="EM or NegativeLogLikelihood")
         check_free_energy(self, energy, data)
 
     def __call__(self, energy, batch, carry, key):
@@ -51,6 +52,8 @@ def _row_loss(energy: Any, row: dict[str, Any]) -> Any:
     row_energy = free_energy(energy, row)
     total = jnp.zeros_like(row_energy)
     for name, value in row.items():
+        if name in energy.inputs:
+            continue
         space = energy.spaces[name]
         values = jnp.arange(space.values_per_coordinate).astype(value.dtype)
         flat = jnp.reshape(value, (-1,))

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from ..errors import BadInput, Unsuitable, check_numbers
 from ._objective import Objective
 from ._requirements import check_no_missing, check_variables
-from ._variational import _fill_zero_weight_rows
 
 
 class GaussianNoise(eqx.Module):
@@ -140,7 +139,7 @@ class Reconstruction(Objective):
         return clean(energy, batch, carry, key)[0]
 
     def __call__(self, energy, batch, carry, key):
-        filled = _fill_zero_weight_rows(batch)
+        filled = batch.fill()
 
         def row(key, *, x, **rest):
             seen = x if self.corruption is None else self.corruption(key, x)

@@ -57,9 +57,10 @@ class UpDown(Objective):
         if not self.persistent:
             return None
         top, names = energy.undirected()
-        drawn = batch.map_with_keys(lambda k, **row: energy.propose(k, **row)[0], key)
+        draw_key, start_key = jax.random.split(key)
+        drawn = batch.map_with_keys(lambda k, **row: energy.propose(k, **row)[0], draw_key)
         rows = {n: drawn[here] for n, here in names.items() if here in drawn}
-        return default_sampler(top, rows, in_learning=True).start_rows(top, rows, key)
+        return default_sampler(top, rows, in_learning=True).start_rows(top, rows, start_key)
 
     def __call__(self, energy, batch, carry, key):
         up_key, top_key, down_key = jax.random.split(key, 3)

@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.arrays import asarray
 from ..batch import Batch
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable, check_numbers
@@ -99,7 +98,7 @@ class ELBO(Objective):
         if not energy.spaces[name].is_real:
             return {}
         try:
-            means = _fill_zero_weight_rows(batch).map(lambda **row: self.partner(**row).mean)
+            means = batch.fill().map(lambda **row: self.partner(**row).mean)
         except (AttributeError, NotImplementedError):  # a distribution of the caller may have no mean
             return {}
         return {"active units": count_active(means, batch.weight)}
@@ -151,7 +150,7 @@ class ELBO(Objective):
             energies = energies_of_draws(self.estimator, energy, name, row, z)
             return energies, log_q, self._log_prior(energy, name, row, z)
 
-        energies, log_q, log_prior = _fill_zero_weight_rows(batch).map_with_keys(row, key)
+        energies, log_q, log_prior = batch.fill().map_with_keys(row, key)
         beta, carry = (self.beta(carry), carry + 1) if callable(self.beta) else (self.beta, carry)
         excess = (beta - 1) * (log_q - log_prior) if self._has_beta else jnp.zeros_like(log_q)
         correction = self._correction(-energies - log_q - excess, log_q, batch.weight)
@@ -270,18 +269,6 @@ def energies_of_draws(
     if not estimator.has_paths:
         z = z.astype(energy.spaces[name].jax_dtype)
     return jax.vmap(lambda z: energy(**row, **{name: z}))(z)
-
-
-def _fill_zero_weight_rows(batch: Batch) -> Batch:
-    """Copy the first row of positive weight into the rows of weight 0.
-
-    If the encoder overflows at the values of such a row, its gradient is 0 × ∞, which is NaN. `fit`
-    has already filled them on the host; this is for direct calls of an objective.
-    """
-    counts = batch.weight > 0
-    first = jnp.argmax(counts)
-    fill = lambda a: jnp.where(counts.reshape(-1, *[1] * (a.ndim - 1)), a, a[first])
-    return Batch(jax.tree.map(lambda a: fill(asarray(a)), batch.data), batch.weight, batch.shards)
 
 
 def _relaxed_energy(energy: Any, name: str, row: dict[str, Any], soft: Any) -> Any:

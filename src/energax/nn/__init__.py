@@ -38,6 +38,7 @@ from ._encoder import ConditionalEncoder as ConditionalEncoder
 from ._encoder import Encoder as Encoder
 from ._encoder import embed_value as embed_value
 from ._encoder import embedded_size as embedded_size
+from ._encoder import gaussian_of as gaussian_of
 from ._flow_bijection import ActNorm as ActNorm
 from ._flow_bijection import Bijection as Bijection
 from ._flow_bijection import Composed as Composed
@@ -57,6 +58,8 @@ from ._flow_transform import AffineTransform as AffineTransform
 from ._flow_transform import SplineTransform as SplineTransform
 from ._flow_transform import Transform as Transform
 from ._generator import Generator as Generator
+from ._ladder import LadderDistribution as LadderDistribution
+from ._ladder import LadderEncoder as LadderEncoder
 from ._network import mlp as mlp
 from ._network import reinitialise as reinitialise
 from ._pretrain import Code as Code

@@ -112,12 +112,21 @@ class ConditionalEncoder(eqx.Module):
         return _normal(self.network(both))
 
 
+def gaussian_of(output: Any) -> tuple[Any, Any]:
+    """Return the mean μ and the scale σ = softplus(s) + 10⁻⁴ of an output (μ, s).
+
+    >>> gaussian_of(jnp.zeros(2))                                       # 0, log 2
+    (Array([0.], dtype=float32), Array([0.693247...], dtype=float32))
+    """
+    mean, spread = jnp.split(output, 2)
+    return mean, softplus(spread) + 1e-4
+
+
 def _normal(output: Any) -> Any:
     """N(μ, diag σ²) from (μ, s)."""
     from numpyro.distributions import Normal
 
-    mean, spread = jnp.split(output, 2)
-    return Normal(mean, softplus(spread) + 1e-4).to_event(1)
+    return Normal(*gaussian_of(output)).to_event(1)
 
 
 class BernoulliEncoder(eqx.Module):

@@ -10,7 +10,7 @@ import pytest
 from quick import evaluate
 from scipy.special import logsumexp
 
-from energax import fit, log_partition, log_prob, sample
+from energax import Batch, fit, log_partition, log_prob, sample
 from energax.energies import RBM, BoltzmannMachine, ClassRBM, ConditionalRBM, RectifiedUnits, SoftmaxUnits
 from energax.energy import Energy, enumerated_free_energy
 from energax.errors import BadInput, Unsuitable
@@ -220,7 +220,9 @@ def test_a_conditional_rbm_at_fixed_inputs_is_an_rbm():
 
 
 @pytest.mark.parametrize(
-    "objective", [ContrastiveDivergence(2), NegativeLogLikelihood()], ids=["cd", "exact"]
+    "objective",
+    [ContrastiveDivergence(2), NegativeLogLikelihood(), PseudoLikelihood()],
+    ids=["cd", "exact", "pseudo"],
 )
 def test_a_conditional_rbm_learns_which_rows_follow_which_inputs(objective):
     """x is 1100 after u = −1 and 0011 after u = 1: log p(x | u) near 0, where an RBM without u has −log 2."""
@@ -230,6 +232,31 @@ def test_a_conditional_rbm_learns_which_rows_follow_which_inputs(objective):
     done = fit(start, {"u": u, "x": x}, Descent(objective, optax.adam(0.1)), epochs=80, key=0, batch_size=50)
     found = log_prob(done.energy, {"x": x[::100]}, given={"u": u[::100]}).value
     assert (found > -0.1).all()
+
+
+def test_the_pseudo_likelihood_given_inputs_is_that_of_the_machine_there():
+    """−Σ_i log p(x_i | x_¬i, u), from the table of p(x | u); the inputs themselves have no term."""
+    machine = jax.tree.map(lambda a: a + 0.3, ConditionalRBM.random(2, 3, 2, key=0, scale=1.0))
+    u, x = np.array([[0.5, -1.0]], np.float32), np.array([[1.0, 0.0, 1.0]], np.float32)
+    batch = Batch({"u": jnp.asarray(u), "x": jnp.asarray(x)}, jnp.ones(1))
+    found = evaluate(lambda: PseudoLikelihood()(machine, batch, None, jax.random.key(0))[0])
+    plain = evaluate(lambda: machine.at(u[0]))
+    minus_free = lambda x: -float(evaluate(lambda: plain.free_energy(x=jnp.asarray(x))))
+    flips = [np.where(np.arange(3) == i, 1 - x[0], x[0]) for i in range(3)]
+    expected = sum(np.logaddexp(minus_free(x[0]), minus_free(f)) - minus_free(x[0]) for f in flips)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    with pytest.raises(Unsuitable, match="'u'"):
+        PseudoLikelihood().check(machine, {"x": x})
+
+
+def test_a_class_rbm_starts_at_the_rates_of_pixels_and_labels():
+    """Without weights, p(y) is the frequency of the labels, weighted, with half a count for each."""
+    x = np.zeros((10, 3), np.float32)
+    data = {"x": jnp.asarray(x), "y": jnp.asarray([0] * 6 + [1] * 3 + [2])}
+    weight = jnp.asarray([1.0] * 9 + [3.0])
+    start = evaluate(lambda: ClassRBM.random(3, 2, 3, key=0).initialise(jax.random.key(0), data, weight))
+    rates = np.exp(start.label_bias) / np.exp(start.label_bias).sum()
+    np.testing.assert_allclose(rates, np.array([6.5, 3.5, 3.5]) / 13.5, rtol=1e-5)
 
 
 def test_persistent_chains_of_a_conditional_machine_raise():

@@ -11,9 +11,10 @@ from ..._util.keys import as_key
 from ..._util.methods import plain_method
 from ...energy import Energy, enumerated_free_energy
 from ...errors import BadInput
+from ...missing import mask_of, value_of
 from ...spaces import Categorical
 from .rbm import RBM
-from .units import Units
+from .units import SoftmaxUnits, Units
 
 
 class ClassRBM(Energy):
@@ -68,7 +69,12 @@ class ClassRBM(Energy):
         first, second = jax.random.split(key)
         rbm = self.rbm.initialise(first, data, weight) if "x" in data else self.rbm
         noise = 0.01 * jax.random.normal(second, self.label_weight.shape, self.label_weight.dtype)
-        return ClassRBM(rbm, noise, self.label_bias)
+        bias = self.label_bias
+        if "y" in data:
+            y, counts = value_of(data["y"]), mask_of(data["y"]) * weight
+            units = SoftmaxUnits(bias.shape[-1])
+            bias = units.fitted(y[:, None], counts[:, None])[1].astype(bias.dtype)
+        return ClassRBM(rbm, noise, bias)
 
     @property
     def spaces(self):
