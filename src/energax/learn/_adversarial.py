@@ -56,7 +56,8 @@ class Adversarial(Objective):
     variable: str = eqx.field(static=True, default="x")
 
     def __init__(self, generator: Any, diversity: float = 1.0, smoothness: float = 1.0, variable: str = "x"):
-        with_methods("draw", expected="a generator, such as nn.Generator").check("generator", generator)
+        if generator is not None:  # as for every partner, `check` says that it is needed
+            with_methods("draw", expected="a generator, such as nn.Generator").check("generator", generator)
         check_arguments(locals(), diversity=WEIGHT_SCALAR, smoothness=WEIGHT_SCALAR, variable=NAME)
         self.partner, self.diversity, self.smoothness = generator, diversity, smoothness
         self.variable = variable

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.arguments import FLAG, NONE, WHOLE, check_arguments, read_array
+from ..._util.arguments import FLAG, check_arguments, read_array
 from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, semidefinite_factor, solve_lower
 from ...algorithms.chains import kalman as kalman
@@ -100,7 +100,7 @@ class LinearGaussianSSM(Energy):
         self.initial_covariance = _real("initial_covariance", broad, (k, k), dtype)
         self.transition_offset = _real("transition_offset", zeros(transition_offset, k), (k,), dtype)
         self.emission_offset = _real("emission_offset", zeros(emission_offset, d), (d,), dtype)
-        check_arguments(locals(), length=WHOLE | NONE, parallel=FLAG)
+        check_arguments(locals(), parallel=FLAG)
         self.length, self.parallel = length, bool(parallel)
         self.diagonal = (diagonal,) if isinstance(diagonal, str) else tuple(diagonal)
         if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 1):
