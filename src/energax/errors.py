@@ -78,7 +78,10 @@ def check_number(
 
 def _is_numeric_array(value: Any) -> bool:
     """Whether the value has a dtype that is not of objects, strings or dates."""
-    return hasattr(value, "dtype") and getattr(value.dtype, "kind", "V") not in "OUSTMm"
+    if not hasattr(value, "shape") or hasattr(value, "toarray") or isinstance(value, np.ma.MaskedArray):
+        return False  # lists, sparse and masked arrays
+    dtype = getattr(value, "dtype", None)
+    return getattr(dtype, "kind", "O") not in "OUSTMm" and not getattr(dtype, "names", None)
 
 
 def check_numbers(
@@ -98,9 +101,11 @@ def as_numbers(name: str, value: Any, expected: str) -> Any:
     if _is_numeric_array(value):
         return value
     try:
-        array = np.asarray(value)
-        return array if array.dtype.kind in "biufc" else array.astype(np.float64)
-    except (TypeError, ValueError):
+        array = np.ma.filled(value.astype(float), np.nan) if np.ma.isMA(value) else np.asarray(value)
+        if array.dtype.kind in "OUSTMmV":
+            array = array.astype(np.float64)
+        return array
+    except (TypeError, ValueError, OverflowError):
         raise BadInput(name, describe(value), expected) from None
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._util.arrays import asarray
+from ._util.arguments import NAME, check_arguments, read_array
 from ._util.methods import plain_method
 from .batch import count_epsilon, multiply_weight
 from .energy import (
@@ -125,6 +125,7 @@ class Mixture(Energy):
         name: str = "z",
         active: Any = None,
     ):
+        check_arguments(locals(), name=NAME)
         if not isinstance(components, Energy):
             if not isinstance(components, Sequence):
                 raise BadInput("components", describe(components), "an Energy, or a list of energies")
@@ -136,16 +137,15 @@ class Mixture(Energy):
         space = components.spaces.get(name)
         if not isinstance(space, Categorical):
             raise BadInput("components", f"{space!r} for {name!r}", "a categorical index variable")
-        if weights is not None and not eqx.is_array(weights) and np.asarray(weights).dtype.kind not in "biuf":
-            raise BadInput("weights", describe(weights), f"{space.k} numbers, one per component")
         with precision_of(components):
-            weights = asarray(np.full(space.k, 1.0 / space.k) if weights is None else weights)
+            weights = np.full(space.k, 1.0 / space.k) if weights is None else weights
+            weights = read_array("weights", weights, f"{space.k} numbers, one per component")
         if weights.shape != (space.k,):
             raise BadInput("weights", f"shape {weights.shape}", f"({space.k},): one per component")
         if is_concrete(weights):
             Simplex(space.k).check(weights, "weights", missing=False)
         self.weights, self.components, self.name = weights, components, name
-        self.active = None if active is None else asarray(active)
+        self.active = None if active is None else read_array("active", active)
 
     @property
     def spaces(self):

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -80,7 +80,9 @@ def trainable_leaves(energy: Any, freeze: Freeze = None) -> Any:
     if callable(freeze):
         return eqx.tree_at(freeze, trainable, replace_fn=lambda node: jax.tree.map(lambda _: False, node))
     prefixes = (freeze,) if isinstance(freeze, str) else freeze
-    if not isinstance(prefixes, Collection) or not all(isinstance(prefix, str) for prefix in prefixes):
+    if not isinstance(prefixes, list | tuple | set | frozenset) or not all(
+        isinstance(prefix, str) for prefix in prefixes
+    ):
         raise BadInput("freeze", repr(freeze), "names of parameters, or a function from the energy to leaves")
     paths = [leaf.path for leaf in leaves if eqx.is_array(leaf.value)]
     for prefix in prefixes:

@@ -214,3 +214,12 @@ def test_losses_and_data_that_do_not_fit_are_refused():
     with pytest.raises(BadInput, match=r"loss.*an objective"):
         Bayes(loss=NegativeLogLikelihood)
     assert isinstance(Bayes()(line(), {"x": X, "y": Y}), ParameterEnergy)
+
+
+def test_the_inverse_temperature_multiplies_the_data_alone():
+    warm, one = (Bayes(Normal(0.0, 2.0), beta=beta)(line(), {"x": X, "y": Y}) for beta in (0.25, 1.0))
+    with jax.enable_x64(True):
+        theta = {"weight": jnp.array([0.5, -1.0]), "bias": jnp.array(0.2)}
+        log_prior = float(one.log_prior(**theta))
+        expected = 0.25 * (float(one(**theta)) + log_prior) - log_prior
+        np.testing.assert_allclose(float(warm(**theta)), expected, rtol=1e-9)

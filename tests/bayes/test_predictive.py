@@ -214,3 +214,31 @@ def test_draws_that_are_not_finite_are_refused(regression):
     draws = {**regression.theta, "bias": np.where(np.arange(4000) == 7, np.nan, regression.theta["bias"])}
     with pytest.raises(BadInput, match=r"\['bias'\] that are not finite.*smaller step"):
         predictive(regression.energy, draws)
+
+
+def coins():
+    """A mixture of two coins, the energy of its parameters, and one draw of them."""
+    model = Mixture(Bernoullis(jnp.array([[0.2], [0.9]])), jnp.array([0.3, 0.7]))
+    over = Bayes()(model, {"x": np.array([[0.0], [0.0], [1.0], [1.0]])})
+    return model, over, {name: np.asarray(value)[None] for name, value in over.read(model).items()}
+
+
+def test_one_draw_of_the_parameters_is_the_model_also_given_others():
+    model, over, draw = coins()
+    rows, given = {"x": np.array([[0.0], [1.0]])}, {"z": np.array([0, 1])}
+    found = predictive(over, draw)
+    for condition in (None, given):
+        expected = log_prob(model, rows, given=condition).value
+        np.testing.assert_allclose(found.log_prob(rows, given=condition).value, expected, rtol=1e-5)
+
+
+def test_a_statistic_that_is_always_equal_has_a_p_value_of_a_half():
+    _, over, draw = coins()
+    assert predictive(over, draw).check(lambda data: len(data["x"]), key=0).p_value == 0.5
+
+
+def test_bagging_draws_rows_with_their_weights():
+    one = Mixture(Bernoullis(jnp.array([[0.5]])))
+    over = Bayes()(one, {"x": np.array([[0.0], [0.0], [1.0], [1.0]])}, weights=[1.0, 1.0, 1e-6, 1e-6])
+    drawn = bagging(over, EM(), 4, key=1, epochs=2)["components.probs"]
+    assert np.abs(drawn).max() < 1e-4

@@ -9,13 +9,15 @@ import optax
 import pytest
 from scipy import stats
 
-from energax import Mixture, fit, log_prob
+from energax import Batch, Mixture, fit, log_prob
 from energax.energies import (
     RBM,
     Bernoullis,
+    Decoder,
     Diagonal,
     Full,
     Gaussians,
+    GaussianUnits,
     Linear,
     NeuralEnergy,
     Spherical,
@@ -24,10 +26,12 @@ from energax.energies import (
 from energax.estimate import Estimate
 from energax.estimators import BernoulliMixture, GaussianMixture, KMeans, LinearClassifier
 from energax.fitting._batching import fill_zero_weight_rows
-from energax.learn import EM, CrossEntropy, Descent, NegativeLogLikelihood, ScoreMatching
+from energax.learn import ELBO, EM, CrossEntropy, Descent, NegativeLogLikelihood, ScoreFunction, ScoreMatching
+from energax.learn._variational import count_active
 from energax.missing import Masked
+from energax.nn import Encoder
 
-RNG = np.random.default_rng(0)
+RNG, KEY = np.random.default_rng(0), jax.random.key(0)
 BITS = (RNG.random((24, 4)) < 0.4).astype(np.float32)
 WEIGHTS = RNG.exponential(size=24).astype(np.float32) ** 2
 
@@ -180,3 +184,38 @@ def test_a_weighted_mean_has_the_errors_of_its_rows_by_their_weights():
     assert float(mean) == pytest.approx(7.0) and float(mean.stderr) == pytest.approx(truth)
     shared = Estimate(np.full(3, 7.0), np.hypot(errors, 0.5), "estimate", shared=0.5).mean(weights)
     assert float(shared.stderr) == pytest.approx(np.hypot(truth, 0.5))
+
+
+# -- weights × what an ELBO computes from the other rows ----------------------------------------------
+
+
+def test_a_row_of_weight_zero_is_in_no_baseline():
+    """The scores of a row are multiplied by its bound less the weighted mean of those of the others."""
+    elbo = ELBO(lambda x: None, estimator=ScoreFunction())
+    bounds, weight = jnp.array([[1.0], [4.0], [2.0], [99.0]]), jnp.array([1.0, 3.0, 1.0, 0.0])
+    term = lambda log_q: elbo._correction(bounds, log_q, weight).sum()
+    advantage = [1 - (3 * 4 + 2) / 4, 4 - (1 + 2) / 2, 2 - (1 + 3 * 4) / 4]
+    np.testing.assert_allclose(-jax.grad(term)(jnp.zeros((4, 1)))[:3, 0], advantage, rtol=1e-6)
+
+
+def test_a_unit_is_active_by_rows_that_count():
+    means = jnp.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0]])
+    assert count_active(means, jnp.array([1.0, 1.0, 0.0])) == 1
+    # The variance of the second unit is 0.01 of the rows with a weight of 1 %, below 0.01 by 1 %.
+    assert count_active(means, jnp.array([0.99, 0.0099, 0.0])) == 0
+
+
+def test_the_bound_is_linear_in_the_weight_of_the_divergence():
+    """−E log p(x | z) + β KL on the same draws; without a β it is the one with β = 1."""
+    decoder, encoder = Decoder.random(4, 2, key=0, width=3), Encoder.random(4, 2, key=1, width=3)
+    batch = Batch({"x": jnp.asarray(BITS[:5])}, jnp.asarray(WEIGHTS[:5]))
+    total = lambda beta: sum(ELBO(encoder, beta=beta)(decoder, batch, None, KEY)[0].values())
+    one, two, three = (float(total(beta)) for beta in (1.0, 2.0, 3.0))
+    np.testing.assert_allclose(three - two, two - one, rtol=1e-4)
+    assert two > one
+
+
+def test_initial_gaussian_units_have_the_moments_of_rows_with_their_counts():
+    value, counts = jnp.array([[0.0], [4.0], [7.0]]), jnp.array([[3.0], [1.0], [0.0]])
+    units, bias = GaussianUnits(jnp.ones(1)).fitted(value, counts)
+    np.testing.assert_allclose((units.scale, bias), [[3**0.5], [3**-0.5]], rtol=1e-6)

@@ -109,3 +109,24 @@ def test_queries_that_it_cannot_answer():
         posterior(LogisticProcess(RBF()), {"x": X, "y": np.ones(6)}, Laplace())
     with pytest.warns(ConvergenceWarning, match="have no minimum of the energy"):
         log_partition(Gamma(jnp.asarray(-1.0)), Laplace(max_iter=5))
+
+
+class NormalLogit(Energy):
+    """x = softplus(u) with u ~ N(1, 1): −log p(x), the derivative of the map included; log Z = ½ log 2π."""
+
+    @property
+    def spaces(self):
+        return {"x": Positive()}
+
+    def __call__(self, *, x):
+        return 0.5 * (jnp.log(jnp.expm1(x)) - 1) ** 2 + jnp.log(-jnp.expm1(-x))
+
+
+def test_the_mode_is_that_of_the_density_in_unconstrained_coordinates():
+    """There p is normal, so that Laplace's method is exact; E[x] is a sum over quadrature points."""
+    found = posterior(NormalLogit(), {}, Laplace())
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    mean = weights @ np.logaddexp(0, nodes + 1) / weights.sum()
+    np.testing.assert_allclose(found.mode["x"], np.logaddexp(0, 1), rtol=1e-3)
+    np.testing.assert_allclose(found.mean["x"], mean, atol=0.03)  # of draws; the image of E[u] is 0.08 less
+    np.testing.assert_allclose(float(log_partition(NormalLogit(), Laplace())), 0.5 * np.log(2 * np.pi), 1e-3)

@@ -84,7 +84,7 @@ def test_a_block_needs_draws():
     two = NeuralEnergy(lambda x: 0.0 * x.sum(), 2, confinement=1.0) + Pair()
     with pytest.raises(Unsuitable, match=r"cannot draw x, y jointly.*no `draw`"):
         Gibbs((("x", "y"),)).check(two)
-    with pytest.raises(BadInput, match=r"scan: found 'shuffled'; expected \"systematic\" or \"random\""):
+    with pytest.raises(BadInput, match="scan: found 'shuffled'; expected 'systematic' or 'random'"):
         Gibbs(scan="shuffled")
 
 

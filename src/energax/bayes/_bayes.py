@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import WEIGHT_SCALAR, check_arguments
 from .._util.arrays import asarray
 from .._util.printing import pretty_repr
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput, Unsuitable, check_instance, check_numbers, describe
+from ..errors import BadInput, Unsuitable, check_instance, describe
 from ..fitting import check_rows
 from ..learn import NegativeLogLikelihood, Objective
 from ..parameters import Freeze, check_parameters, parameter_spaces, precision_of, trainable_leaves
@@ -60,7 +61,7 @@ class Bayes(eqx.Module):
     loss: Objective | None = fixed(default=None)
 
     def __check_init__(self):
-        check_numbers("beta", self.beta, lambda v: v >= 0, "a number >= 0")
+        check_arguments(self, beta=WEIGHT_SCALAR)
         if self.loss is not None:
             check_instance("loss", self.loss, Objective, "an objective, such as CrossEntropy()")
         priors = self.prior.values() if isinstance(self.prior, Mapping) else (self.prior,)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._util.methods import plain_method
 from ..energy import Energy
-from ..errors import BadInput, describe
+from ..errors import BadInput, as_numbers, describe
 from ..missing import Masked, value_of
 from ..spaces import is_concrete
 
@@ -136,11 +136,10 @@ def as_parameter(
     array(2.)
     """
     if not isinstance(value, jax.Array):
-        try:
-            array = np.asarray(value)
-            value = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise BadInput(name, describe(value), "a number, or an array of numbers") from None
+        array = np.asarray(as_numbers(name, value, "a number, or an array of numbers"))
+        if not np.isrealobj(array) or not array.size:
+            raise BadInput(name, describe(value), "a number, or an array of numbers")
+        value = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     if shape is not None and value.shape != shape:
         raise BadInput(name, f"shape {value.shape}", f"shape {shape}")
     if is_concrete(value):

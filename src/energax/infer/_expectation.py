@@ -13,11 +13,15 @@ import numpy as np
 
 from .._util import sizes
 from .._util.arrays import asarray
-from ..errors import BadInput
+from ..errors import BadInput, as_numbers
 from ._map_rows import map_rows
 
 if TYPE_CHECKING:
     from ._query import Query
+
+
+def _as_threshold(value: Any) -> jax.Array:
+    return asarray(as_numbers("threshold", value, "a finite number"))
 
 
 class Exceeds(eqx.Module):
@@ -35,7 +39,7 @@ class Exceeds(eqx.Module):
     """
 
     function: Callable[..., Any]
-    threshold: jax.Array = eqx.field(converter=asarray)
+    threshold: jax.Array = eqx.field(converter=_as_threshold)
 
     def __check_init__(self):
         if not callable(self.function):

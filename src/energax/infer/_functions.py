@@ -9,7 +9,15 @@ from typing import Any
 
 from .._util.keys import as_key
 from ..energy import Energy
-from ..errors import BadInput, ConvergenceWarning, Intractable, check_whole_number
+from ..errors import (
+    BadInput,
+    ConvergenceWarning,
+    Intractable,
+    check_instance,
+    check_memory,
+    check_whole_number,
+    describe,
+)
 from ..estimate import Estimate
 from ..parameters import with_energy_precision
 from ..samplers import Draws
@@ -242,6 +250,8 @@ def sample(
     query = Query(energy, given)
     query.check_targets("sample")
     query.check_inputs("sample")
+    if path is None:
+        check_memory("n", n, n * query.n * query.width, "the draws", 4)
     chosen = choose("sample", query, method)
     chain_settings = {
         "n_chains": n_chains,
@@ -287,10 +297,10 @@ def plan(
     log_partition by enumeration (exact), because all 16 joint values can be summed. Cost: 16 joint
     values per row, about 16 evaluations of the energy, about 64 B of memory.
     """
-    if task in (argmin, posterior, log_prob, log_partition, sample):
+    if any(task is known for known in (argmin, posterior, log_prob, log_partition, sample)):
         task = task.__name__  # type: ignore[union-attr]
     if not isinstance(task, str) or task not in TASKS:
-        raise BadInput("task", repr(task), f"one of {', '.join(TASKS)}")
+        raise BadInput("task", describe(task), f"one of {', '.join(TASKS)}")
     if data is not None and task != "log_prob":
         raise BadInput("data", f"data for {task}", "none: only log_prob takes data", "Pass it as given.")
     if task == "log_prob":
@@ -326,6 +336,7 @@ def _warn_of_problem(found: Posterior | Draws) -> None:
 
 def _separate_inputs(energy: Energy, data: Mapping[str, Any], given: Mapping[str, Any] | None) -> Any:
     """Return (data, given) with inputs of the energy, such as a classifier's x, moved from data to given."""
+    check_instance("data", data, Mapping, "a dict from variable names to values")  # type: ignore[type-abstract]
     if given is None and energy.inputs & set(data):
         given = {k: v for k, v in data.items() if k in energy.inputs}
         data = {k: v for k, v in data.items() if k not in energy.inputs}

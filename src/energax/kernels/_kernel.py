@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import check_each, instance
 from .._util.arrays import asarray
 from .._util.hyperparameter import hyperparameter
 from .._util.printing import pretty_repr
-from ..errors import BadInput, as_numbers, check_instance, describe
+from ..errors import BadInput, as_numbers, describe
 from ..programs import jit
 from ..spaces import Positive, is_concrete, parameter
 
@@ -220,14 +221,19 @@ class White(Kernel):
         return jnp.full(len(X), self.noise_level, X.dtype)
 
 
+_KERNEL = instance(Kernel, "a kernel of energax.kernels", "Try RBF().")
+
+
+def _as_kernels(values: Any) -> tuple[Kernel, ...]:
+    return check_each("kernels", values, _KERNEL, "kernels of energax.kernels")
+
+
 class _Combination(Kernel):
-    kernels: tuple[Kernel, ...] = eqx.field(converter=tuple)
+    kernels: tuple[Kernel, ...] = eqx.field(converter=_as_kernels)
 
     def __check_init__(self):
         if not self.kernels:
             raise BadInput("kernels", "none", "at least one kernel")
-        for kernel in self.kernels:
-            check_instance("kernels", kernel, Kernel, "kernels of energax.kernels")
 
 
 class Sum(_Combination):

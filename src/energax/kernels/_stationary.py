@@ -15,8 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import is_real
 from .._util.hyperparameter import hyperparameter
-from ..errors import BadInput
+from ..errors import BadInput, describe
 from ..spaces import Positive, parameter
 from ._kernel import Kernel, check_scalar
 
@@ -125,8 +126,8 @@ class Matern(Stationary):
     nu: float = eqx.field(static=True, default=1.5)
 
     def __check_init__(self):
-        if self.nu not in (0.5, 1.5, 2.5):
-            raise BadInput("nu", repr(self.nu), "0.5, 1.5 or 2.5", "For ν = ∞ use RBF.")
+        if not is_real(self.nu) or self.nu not in (0.5, 1.5, 2.5):
+            raise BadInput("nu", describe(self.nu), "0.5, 1.5 or 2.5", "For ν = ∞ use RBF.")
 
     def _profile(self, squares):
         s = math.sqrt(2 * self.nu) * _root(squares)

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import NAME, WEIGHT_SCALAR, check_arguments, with_methods
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ._objective import Objective, stop_gradient
@@ -55,6 +56,9 @@ class Adversarial(Objective):
     variable: str = eqx.field(static=True, default="x")
 
     def __init__(self, generator: Any, diversity: float = 1.0, smoothness: float = 1.0, variable: str = "x"):
+        if generator is not None:  # as for every partner, `check` says that it is needed
+            with_methods("draw", expected="a generator, such as nn.Generator").check("generator", generator)
+        check_arguments(locals(), diversity=WEIGHT_SCALAR, smoothness=WEIGHT_SCALAR, variable=NAME)
         self.partner, self.diversity, self.smoothness = generator, diversity, smoothness
         self.variable = variable
 

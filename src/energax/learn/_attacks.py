@@ -9,11 +9,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import (
+    NONE,
+    NUMBER,
+    POSITIVE_SCALAR,
+    WEIGHT,
+    WHOLE,
+    check_arguments,
+    number,
+    numbers,
+    one_of,
+)
 from .._util.arrays import asarray
 from .._util.keys import as_key
 from .._util.printing import pretty_repr
 from ..energy import Energy, free_energy
-from ..errors import BadInput, Unsuitable, as_numbers, check_instance, check_numbers
+from ..errors import BadInput, Unsuitable, as_numbers, check_instance
 from ..missing import is_masked
 from ..programs import jit
 from ._noise import replace_rows
@@ -89,7 +100,7 @@ class FastGradientSign(Attack):
     high: float | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self):
-        _check_epsilon(self.epsilon)
+        check_arguments(self, epsilon=WEIGHT, low=NUMBER | NONE, high=NUMBER | NONE)
 
     def perturb(self, energy, x, y, key):
         slope = jax.grad(lambda x: _loss(energy, x, y))(x)
@@ -125,11 +136,9 @@ class ProjectedGradient(Attack):
     high: float | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self):
-        _check_epsilon(self.epsilon)
-        if not isinstance(self.steps, int) or self.steps < 1:
-            raise BadInput("steps", repr(self.steps), "a whole number >= 1")
-        if self.norm not in ("inf", 2):
-            raise BadInput("norm", repr(self.norm), "'inf' or 2")
+        check_arguments(self, epsilon=WEIGHT, low=NUMBER | NONE, high=NUMBER | NONE, steps=WHOLE)
+        euclidean = number(lambda norm: norm == 2, "2")
+        check_arguments(self, norm=one_of("inf") | euclidean, step=POSITIVE_SCALAR | NONE)
 
     def perturb(self, energy, x, y, key):
         loss = jax.value_and_grad(lambda x: _loss(energy, x, y))
@@ -198,8 +207,9 @@ class AdversarialTraining(WrappedObjective):
 
     def __check_init__(self):
         check_instance("attack", self.attack, Attack, "an attack", "Try FastGradientSign(0.1).")
-        if isinstance(self.clean, int | float) and not 0 <= self.clean <= 1:
-            raise BadInput("clean", repr(self.clean), "a number from 0 to 1")
+        check_arguments(
+            self, clean=numbers(lambda c: (c >= 0) & (c <= 1), "a number from 0 to 1", scalar=True)
+        )
 
     def check(self, energy, data):
         super().check(energy, data)
@@ -222,10 +232,6 @@ class AdversarialTraining(WrappedObjective):
         plain, new_carry = self.inner(energy, batch, carry, key)
         mix = lambda a, b: self.clean * a + (1 - self.clean) * b
         return jax.tree.map(mix, plain, terms), new_carry
-
-
-def _check_epsilon(epsilon: Any) -> None:
-    check_numbers("epsilon", epsilon, lambda epsilon: epsilon >= 0, "a number >= 0")
 
 
 def _clip(x: Any, low: float | None, high: float | None) -> Any:

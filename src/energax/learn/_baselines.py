@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import ARRAYS, FUNCTION, NUMBER_SCALAR, check_arguments
 from ..batch import multiply_weight
 from ..errors import BadInput
 
@@ -44,6 +45,9 @@ class ConstantBaseline(Baseline):
     """
 
     value: Any = 0.0
+
+    def __check_init__(self):
+        check_arguments(self, value=NUMBER_SCALAR)
 
     def values(self, values, context=None):
         return jnp.full_like(values, self.value)
@@ -108,6 +112,9 @@ class LearnedBaseline(Baseline):
     """
 
     value: Any
+
+    def __check_init__(self):
+        check_arguments(self, value=ARRAYS | FUNCTION)
 
     def values(self, values, context=None):
         found = self.value(context) if callable(self.value) else self.value

@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import FLAG, NONE, WHOLE, check_arguments, instance
 from .._util.arrays import asarray
 from ..energy import checked_energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
-from ..samplers import default_sampler
+from ..samplers import Sampler, default_sampler
 from ._objective import Objective, stop_gradient
 from ._requirements import check_free_energy, check_joint, check_variables
 
@@ -65,10 +66,8 @@ class ContrastiveDivergence(Objective):
     sampler: Any = None
 
     def __check_init__(self):
-        for name in ("k", "n_chains"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1) and not (name == "n_chains" and value is None):
-                raise BadInput(name, repr(value), "a whole number >= 1")
+        sampler = instance(Sampler, "a sampler of energax.samplers", "Try Gibbs().") | NONE
+        check_arguments(self, k=WHOLE, n_chains=WHOLE | NONE, persistent=FLAG, sampler=sampler)
         if self.n_chains is not None and not self.persistent:
             raise BadInput(
                 "n_chains",

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .._util.arguments import FLAG, check_arguments, one_of
 from .._util.sizes import EM_ROWS
 from ..batch import multiply_weight
 from ..energy import is_static_value, log_posterior_table
@@ -101,8 +102,8 @@ class EM(Learner):
         check_setting("decay", decay, lambda decay: 0.5 < decay <= 1, "an exponent in (0.5, 1], or None")
         check_setting("temperature", temperature, lambda t: 0 <= t < np.inf, "a number >= 0")
         check_setting("tol", tol, lambda tol: tol == tol, "a number, or None")
-        if criterion not in ("objective", "parameters"):
-            raise BadInput("criterion", repr(criterion), "'objective' or 'parameters'")
+        criteria = one_of("objective", "parameters")
+        check_arguments(locals(), criterion=criteria, hard=FLAG, keep_statistics=FLAG)
         if chunk is not None:
             check_whole_number("chunk", chunk)
         if optimizer is not None and decay is not None:

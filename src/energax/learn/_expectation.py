@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from .. import distributions
-from ..errors import BadInput, Unsuitable, check_number, check_whole_number
+from .._util.arguments import NONE, POSITIVE_SCALAR, check_arguments
+from ..errors import BadInput, Unsuitable, check_whole_number
 from ._baselines import ConstantBaseline, as_baseline
 
 _stop = jax.lax.stop_gradient
@@ -154,8 +155,7 @@ class GumbelSoftmax(GradientEstimator):
     is_relaxed = True
 
     def __check_init__(self):
-        if isinstance(self.temperature, int | float) and not self.temperature > 0:
-            raise BadInput("temperature", repr(self.temperature), "a number > 0")
+        check_arguments(self, temperature=POSITIVE_SCALAR)
 
     def check_distribution(self, distribution):
         _check_logits(self, distribution)
@@ -193,8 +193,7 @@ class StraightThrough(GradientEstimator):
     is_relaxed = True
 
     def __check_init__(self):
-        if self.temperature is not None and isinstance(self.temperature, int | float):
-            check_number("temperature", self.temperature, lambda t: t > 0, "None or a number > 0")
+        check_arguments(self, temperature=POSITIVE_SCALAR | NONE)
 
     def check_distribution(self, distribution):
         _check_logits(self, distribution)

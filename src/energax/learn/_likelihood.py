@@ -8,9 +8,16 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 
+from .._util.arguments import (
+    FUNCTION,
+    NONE,
+    POSITIVE_SCALAR,
+    WEIGHT_SCALAR,
+    check_arguments,
+)
 from ..batch import Batch
 from ..energy import Energy, free_energy, row_free_energies
-from ..errors import Unsuitable
+from ..errors import Unsuitable, check_instance
 from ..spaces import Real
 from ._objective import Objective
 from ._penalty import squared_weights
@@ -41,6 +48,9 @@ class NegativeLogLikelihood(Objective):
     prior: Callable[[Any], Any] | None = None
     n_rows: float | None = None
     l2: float = eqx.field(default=0.0, kw_only=True)
+
+    def __check_init__(self):
+        check_arguments(self, prior=FUNCTION | NONE, n_rows=POSITIVE_SCALAR | NONE, l2=WEIGHT_SCALAR)
 
     def check(self, energy, data):
         if self.prior is not None and not self.n_rows:
@@ -79,6 +89,8 @@ def row_losses(energy: Energy, batch: Batch) -> Any:
     >>> row_losses(coins, Batch({"x": jnp.ones((1, 2))}, jnp.ones(1)))              # 2 log 2
     Array([1.3862944], dtype=float32)
     """
+    check_instance("energy", energy, Energy, "an energy")
+    check_instance("batch", batch, Batch, "a Batch of rows", "Try Batch(data, weight).")
     return row_free_energies(energy, batch.data) + _row_log_partitions(energy, batch)
 
 

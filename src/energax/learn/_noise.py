@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import NAME, WEIGHT, check_arguments
 from ..batch import Batch
-from ..errors import Unsuitable, check_numbers
+from ..errors import Unsuitable
 from ..missing import is_masked
 from ._objective import WrappedObjective
 
@@ -41,7 +42,7 @@ class InputNoise(WrappedObjective):
     name: str = eqx.field(static=True, default="x")
 
     def __check_init__(self):
-        check_numbers("scale", self.scale, lambda scale: scale >= 0, "a number >= 0")
+        check_arguments(self, scale=WEIGHT, name=NAME)
 
     def check(self, energy, data):
         super().check(energy, data)

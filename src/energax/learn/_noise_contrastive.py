@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import NAME, WHOLE, check_arguments
 from .._util.arrays import asarray
 from .._util.xla import softplus
 from ..energy import Energy, free_energy
@@ -56,8 +57,7 @@ class NoiseContrastive(Objective):
     variable: str = eqx.field(static=True)
 
     def __init__(self, noise: Any, k: int = 10, variable: str = "x", *, partner: Any = None):
-        if not isinstance(k, int) or k < 1:
-            raise BadInput("k", repr(k), "a whole number >= 1")
+        check_arguments(locals(), k=WHOLE, variable=NAME)
         noise = EnergyNoise(noise, variable) if isinstance(noise, Energy) else noise
         absent = [m for m in ("sample", "log_prob") if not hasattr(noise, m)]
         if absent:

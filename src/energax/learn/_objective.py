@@ -9,9 +9,19 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from .._util.arguments import Setting, check_arguments, is_array
 from .._util.printing import pretty_repr
 from ..batch import Batch
 from ..energy import Energy
+from ..errors import check_instance
+
+_PARTNER = Setting(
+    lambda value: (
+        value is None
+        or (not isinstance(value, type) and (callable(value) or any(map(is_array, jax.tree.leaves(value)))))
+    ),
+    "a module with arrays, or None",
+)
 
 
 class Objective(eqx.Module):
@@ -37,6 +47,9 @@ class Objective(eqx.Module):
 
     # Keyword-only, so that the fields of a subclass come first: ContrastiveDivergence(5).
     partner: Any = eqx.field(default=None, kw_only=True)
+
+    def __check_init__(self):
+        check_arguments(self, partner=_PARTNER)
 
     def __repr__(self) -> str:
         return pretty_repr(self)
@@ -88,6 +101,9 @@ class WrappedObjective(Objective):
     """
 
     objective: Objective
+
+    def __check_init__(self):
+        check_instance("objective", self.objective, Objective, "an objective of energax.learn")
 
     @property
     def inner(self) -> Objective:

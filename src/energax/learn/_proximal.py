@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from .._util.arguments import NAME, WEIGHT, check_arguments, check_each
 from ..algorithms.optimise import proximal
-from ..errors import BadInput, Unsuitable, check_instance, check_numbers, check_whole_number, describe
+from ..errors import BadInput, Unsuitable, check_instance, check_whole_number, describe
 from ..fitting import Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
 from ._objective import Objective
@@ -73,10 +74,8 @@ class Proximal(Learner):
     ):
         check_instance("objective", objective, Objective, "an objective of energax.learn")
         check_setting("tol", tol, lambda tol: tol == tol, "a number, or None")
-        check_numbers("l1", l1, lambda l1: l1 >= 0, "a number >= 0")
-        if not isinstance(on, str) and not (
-            isinstance(on, list | tuple) and all(isinstance(n, str) for n in on)
-        ):
+        check_arguments(locals(), l1=WEIGHT)
+        if not check_each("on", [on] if isinstance(on, str) else on, NAME, "names of parameters"):
             raise BadInput("on", describe(on), "names of parameters")
         check_whole_number("n_steps", n_steps)
         self.objective, self.l1, self.tol, self.n_steps = objective, l1, tol, n_steps

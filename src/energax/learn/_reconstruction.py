@@ -8,7 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..errors import BadInput, Unsuitable, check_numbers
+from .._util.arguments import NUMBER, WEIGHT, WEIGHT_SCALAR, check_arguments, numbers
+from ..errors import BadInput, Unsuitable, describe
 from ._objective import Objective
 from ._requirements import check_no_missing, check_variables
 
@@ -23,7 +24,7 @@ class GaussianNoise(eqx.Module):
     scale: Any = 0.3
 
     def __check_init__(self):
-        check_numbers("scale", self.scale, lambda scale: scale >= 0, "a number >= 0")
+        check_arguments(self, scale=WEIGHT)
 
     def __call__(self, key: Any, x: Any) -> Any:
         return x + self.scale * jax.random.normal(key, x.shape, x.dtype)
@@ -46,7 +47,8 @@ class MaskingNoise(eqx.Module):
     value: Any = 0.0
 
     def __check_init__(self):
-        check_numbers("p", self.p, lambda p: 0 <= p <= 1, "a number from 0 to 1")
+        check_arguments(self, p=numbers(lambda p: (p >= 0) & (p <= 1), "a number from 0 to 1"))
+        check_arguments(self, value=NUMBER)
 
     def __call__(self, key: Any, x: Any) -> Any:
         hidden = jax.random.bernoulli(key, self.p, x.shape)
@@ -73,9 +75,10 @@ class Sparsity(eqx.Module):
     target: Any = None
 
     def __check_init__(self):
-        check_numbers("weight", self.weight, lambda weight: weight >= 0, "a number >= 0")
+        check_arguments(self, weight=WEIGHT_SCALAR)
         if self.target is not None:
-            check_numbers("target", self.target, lambda rho: 0 < rho < 1, "a number between 0 and 1")
+            share = numbers(lambda rho: (rho > 0) & (rho < 1), "a number between 0 and 1")
+            check_arguments(self, target=share)
 
     def __call__(self, codes: Any, weight: Any) -> Any:
         """The penalty for codes (n, k) of rows with these weights, (n,)."""
@@ -118,12 +121,12 @@ class Reconstruction(Objective):
     contraction: Any = eqx.field(default=0.0, kw_only=True)
 
     def __check_init__(self):
-        check_numbers("contraction", self.contraction, lambda value: value >= 0, "a number >= 0")
+        check_arguments(self, contraction=WEIGHT_SCALAR)
         for name in ("corruption", "sparsity"):
             value = getattr(self, name)
-            if value is not None and not callable(value):
+            if value is not None and (isinstance(value, type) or not callable(value)):
                 expected = {"corruption": "MaskingNoise(0.3)", "sparsity": "Sparsity(0.1)"}[name]
-                raise BadInput(name, repr(value), f"a function, such as {expected}, or None")
+                raise BadInput(name, describe(value), f"a function, such as {expected}, or None")
 
     def check(self, energy, data):
         check_variables(self, data, "x")

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..errors import BadInput
+from .._util.arguments import NAME, POSITIVE_SCALAR, WHOLE, check_arguments, with_methods
 from ._objective import Objective
 from ._requirements import (
     check_free_energy,
@@ -51,8 +51,7 @@ class Sliced(eqx.Module):
     slices: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        if not isinstance(self.slices, int) or self.slices < 1:
-            raise BadInput("slices", repr(self.slices), "a whole number >= 1")
+        check_arguments(self, slices=WHOLE)
 
     def loss(self, score, x, key):
         directions = jax.random.rademacher(key, (self.slices, *x.shape), x.dtype)
@@ -81,8 +80,7 @@ class Denoising(eqx.Module):
     sigma: float = 0.1
 
     def __check_init__(self):
-        if isinstance(self.sigma, int | float) and not self.sigma > 0:
-            raise BadInput("sigma", repr(self.sigma), "a number > 0")
+        check_arguments(self, sigma=POSITIVE_SCALAR)
 
     def loss(self, score, x, key):
         noise = jax.random.normal(key, x.shape, x.dtype)
@@ -112,8 +110,8 @@ class ScoreMatching(Objective):
     variable: str = eqx.field(static=True, default="x")
 
     def __check_init__(self):
-        if not hasattr(self.method, "loss"):
-            raise BadInput("method", repr(self.method), "Exact(), Sliced() or Denoising(sigma)")
+        method = with_methods("loss", expected="Exact(), Sliced() or Denoising(sigma)")
+        check_arguments(self, method=method, variable=NAME)
 
     def check(self, energy, data):
         instead = "ContrastiveDivergence() or NoiseContrastive.matched(energy, data)"

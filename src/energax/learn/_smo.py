@@ -8,6 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import is_whole
 from .._util.arrays import asarray
 from .._util.sizes import SMO_CHEAP_COLUMNS, number_of_rows
 from ..algorithms.optimise.smo import Certificate, DualSolution, certify, solve_dual
@@ -61,7 +62,12 @@ class SMO(Learner):
     def __check_init__(self):
         check_setting("C", self.C, lambda c: c > 0, "a number > 0, or infinity")
         check_setting("tol", self.tol, lambda t: 0 < t < np.inf, "a number > 0")
-        check_setting("max_steps", self.max_steps, lambda s: 1 <= s <= _MOST_STEPS, "a whole number >= 1")
+        check_setting(
+            "max_steps",
+            self.max_steps,
+            lambda s: is_whole(s) and 1 <= s <= _MOST_STEPS,
+            "a whole number >= 1",
+        )
         if self.cache_rows is not None:
             check_whole_number("cache_rows", self.cache_rows)
 

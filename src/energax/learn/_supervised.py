@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from typing import Any
 
@@ -10,9 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import (
+    NAME,
+    NUMBER_SCALAR,
+    POSITIVE_SCALAR,
+    WEIGHT_SCALAR,
+    check_arguments,
+    numbers,
+)
 from ..batch import Batch
 from ..energy import free_energy
-from ..errors import BadInput, Unsuitable, check_numbers
+from ..errors import Unsuitable
 from ..finite import ENUMERATION_LIMIT, table
 from ..missing import is_masked
 from ._objective import Objective
@@ -33,6 +42,9 @@ class SupervisedLoss(Objective):
 
     l2: float = eqx.field(default=0.0, kw_only=True)
     target: str = eqx.field(static=True, default="y", kw_only=True)
+
+    def __check_init__(self):
+        check_arguments(self, l2=WEIGHT_SCALAR, target=NAME)
 
     @abstractmethod
     def loss(self, target_energy: Any, energies: Any, is_other: Any) -> Any:
@@ -123,6 +135,9 @@ class Margin(SupervisedLoss):
 
     margin: float = 1.0
 
+    def __check_init__(self):
+        check_arguments(self, margin=NUMBER_SCALAR)
+
     def loss(self, target_energy, energies, is_other):
         return jnp.max(jnp.where(is_other, self.margin, 0.0) + target_energy - energies)
 
@@ -155,9 +170,11 @@ class CrossEntropy(SupervisedLoss):
     label_smoothing: float = eqx.field(default=0.0, kw_only=True)
 
     def __check_init__(self):
-        check_numbers("label_smoothing", self.label_smoothing, lambda v: 0 <= v <= 1, "a number from 0 to 1")
-        if isinstance(self.beta, int | float) and not self.beta > 0:
-            raise BadInput("beta", repr(self.beta), "a number > 0", "The limit β → ∞ is Perceptron.")
+        share = numbers(lambda v: (v >= 0) & (v <= 1), "a number from 0 to 1", scalar=True)
+        check_arguments(self, label_smoothing=share)
+        check_arguments(
+            self, beta=dataclasses.replace(POSITIVE_SCALAR, remedy="The limit β → ∞ is Perceptron.")
+        )
 
     def loss(self, target_energy, energies, is_other):
         if not (isinstance(self.label_smoothing, int | float) and self.label_smoothing == 0):

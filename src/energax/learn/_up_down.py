@@ -5,8 +5,9 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 
+from .._util.arguments import FLAG, WHOLE, check_arguments
 from ..energy import free_energy
-from ..errors import Unsuitable, check_whole_number
+from ..errors import Unsuitable
 from ..samplers import default_sampler
 from ._objective import Objective, stop_gradient
 from ._requirements import check_no_missing, check_variables
@@ -37,7 +38,7 @@ class UpDown(Objective):
     persistent: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        check_whole_number("k", self.k)
+        check_arguments(self, k=WHOLE, persistent=FLAG)
 
     def check(self, energy, data):
         needed = ("propose", "log_proposal", "undirected")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import FUNCTION, NONE, WEIGHT_SCALAR, WHOLE, check_arguments, instance
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput, Unsuitable, check_numbers
+from ..errors import BadInput, Unsuitable
 from ..spaces import Binary, Categorical
 from ._baselines import ConstantBaseline, LeaveOneOut, as_baseline, mean_of_others, zero_with_scores
 from ._expectation import GradientEstimator, Reparameterised
@@ -70,10 +72,11 @@ class ELBO(Objective):
     beta: Any
 
     def __init__(self, encoder: Callable[..., Any], samples: int = 1, estimator: Any = None, beta: Any = 1.0):
-        if not isinstance(samples, int) or samples < 1:
-            raise BadInput("samples", repr(samples), "a whole number >= 1")
+        estimators = instance(GradientEstimator, "a gradient estimator of energax.learn") | NONE
+        check_arguments(locals(), encoder=FUNCTION | NONE, samples=WHOLE, estimator=estimators)
         if not callable(beta):
-            check_numbers("beta", beta, lambda b: b >= 0, "a number >= 0, or a function of the step")
+            expected = "a number >= 0, or a function of the step"
+            check_arguments(locals(), beta=dataclasses.replace(WEIGHT_SCALAR, expected=expected))
         self.partner, self.samples, self.beta = encoder, samples, beta
         self.estimator = Reparameterised() if estimator is None else estimator
         if samples > 1 and self._has_beta:

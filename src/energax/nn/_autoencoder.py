@@ -10,8 +10,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import (
+    ARRAYS,
+    FUNCTION,
+    MATRIX,
+    NONE,
+    WHOLE,
+    check_arguments,
+    check_each,
+    check_layer_sizes,
+)
 from .._util.keys import as_key
-from ..errors import BadInput
+from ..errors import BadInput, describe
 from ._network import mlp
 
 
@@ -25,6 +35,9 @@ class EncoderDecoder(eqx.Module):
 
     encoder: Callable[[Any], Any]
     decoder: Callable[[Any], Any]
+
+    def __check_init__(self):
+        check_arguments(self, encoder=FUNCTION, decoder=FUNCTION)
 
     @classmethod
     def random(
@@ -71,6 +84,21 @@ class TiedLayers(eqx.Module):
     activation: Callable[[Any], Any] = eqx.field(static=True, default=jax.nn.sigmoid)
     code_activation: Callable[[Any], Any] | None = eqx.field(static=True, default=None)
 
+    def __check_init__(self):
+        check_arguments(self, activation=FUNCTION, code_activation=FUNCTION | NONE)
+        check_each("weights", self.weights, MATRIX, "one matrix per layer")
+        check_each("biases", self.biases, ARRAYS, "one vector per layer")
+        check_each("back_biases", self.back_biases, ARRAYS, "one vector per layer")
+        shapes = [weight.shape[-2:] for weight in self.weights]
+        if (
+            not shapes
+            or [(b.shape[-1:]) for b in self.biases] != [(units,) for units, _ in shapes]
+            or [(c.shape[-1:]) for c in self.back_biases] != [(inputs,) for _, inputs in shapes]
+            or any(below != above for (below, _), (_, above) in itertools.pairwise(shapes))
+        ):
+            found = f"shapes {[tuple(s) for s in shapes]}, {[b.shape for b in self.biases]}"
+            raise BadInput("weights, biases, back_biases", found, "(units, inputs), (units,) and (inputs,)")
+
     @classmethod
     def random(
         cls,
@@ -81,8 +109,10 @@ class TiedLayers(eqx.Module):
         code_activation: Callable[[Any], Any] | None = None,
     ) -> TiedLayers:
         """Random weights, uniform in ±√(6 / (inputs + units)), for layers of these sizes, the input first."""
+        sizes = check_each("sizes", sizes, WHOLE, "the number of inputs and of units of every layer")
         if len(sizes) < 2:
-            raise BadInput("sizes", repr(list(sizes)), "the number of inputs and of units of every layer")
+            raise BadInput("sizes", describe(list(sizes)), "the number of inputs and of units of every layer")
+        check_layer_sizes("sizes", sizes)
         keys = jax.random.split(as_key(key), len(sizes) - 1)
         weights = tuple(
             jax.random.uniform(k, (b, a), minval=-1, maxval=1) * (6 / (a + b)) ** 0.5

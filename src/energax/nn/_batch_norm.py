@@ -10,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util.arrays import asarray
-from ..errors import BadInput, Unsuitable, check_number, check_whole_number, describe
+from ..errors import (
+    BadInput,
+    Unsuitable,
+    as_numbers,
+    check_memory,
+    check_number,
+    check_whole_number,
+    describe,
+)
 from ..missing import is_masked, mask_of, value_of
 from ..programs import jit
 from ..spaces import fixed, is_concrete
@@ -44,6 +52,7 @@ class BatchNorm(eqx.Module):
 
     def __init__(self, n_channels: int, eps: float = 1e-5):
         check_whole_number("n_channels", n_channels)
+        check_memory("n_channels", n_channels, 4 * n_channels, "the parameters", 4)
         check_number("eps", eps, lambda eps: eps > 0, "a number > 0")
         self.mean, self.variance = jnp.zeros(n_channels), jnp.ones(n_channels)
         self.scale, self.bias = jnp.ones(n_channels), jnp.zeros(n_channels)
@@ -102,12 +111,16 @@ def calibrate(network: Any, x: Any, weight: Any = None) -> Any:
         return network
     if is_masked(x):
         x = jnp.where(mask_of(x), value_of(x), 0)
-    x = asarray(x)
+    x = asarray(as_numbers("x", x, "rows (n, …) of numbers"))
     if x.ndim < 1 or x.shape[0] == 0:
         raise BadInput("x", describe(x), "rows (n, …), at least one")
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(float)
-    weight = jnp.ones(x.shape[0], x.dtype) if weight is None else asarray(weight)
+    weight = (
+        jnp.ones(x.shape[0], x.dtype)
+        if weight is None
+        else asarray(as_numbers("weight", weight, "one number per row"))
+    )
     if weight.shape != x.shape[:1]:
         raise BadInput("weight", f"shape {weight.shape}", f"{x.shape[:1]}: one per row of x")
     if is_concrete(x) and not np.isfinite(np.asarray(x)).all():

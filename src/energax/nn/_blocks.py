@@ -9,8 +9,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import (
+    FUNCTION,
+    NONE,
+    WHOLE,
+    WIDTH,
+    check_arguments,
+    check_each,
+    check_layer_sizes,
+    instance,
+    is_whole,
+    one_of,
+)
 from .._util.keys import as_key
-from ..errors import BadInput, check_number, check_whole_number
+from ..errors import BadInput, check_number, check_whole_number, describe
+
+_LINEAR = instance(eqx.nn.Linear, "an equinox.nn.Linear")
+_POOL = one_of("mean", "sum", "max")
 
 
 class Maxout(eqx.Module):
@@ -33,11 +48,14 @@ class Maxout(eqx.Module):
     linear: eqx.nn.Linear
     n_pieces: int = eqx.field(static=True)
 
+    def __check_init__(self):
+        check_arguments(self, linear=_LINEAR, n_pieces=WHOLE)
+
     @classmethod
     def random(cls, n_in: int, n_out: int, *, key: Any, n_pieces: int = 2) -> Maxout:
         """Return a layer with the initial weights of `equinox.nn.Linear`."""
-        for name, value in (("n_in", n_in), ("n_out", n_out), ("n_pieces", n_pieces)):
-            check_whole_number(name, value)
+        check_arguments(locals(), n_in=WHOLE, n_out=WHOLE, n_pieces=WHOLE)
+        check_layer_sizes("n_in, n_out", (n_in, n_out * n_pieces))
         return cls(eqx.nn.Linear(n_in, n_out * n_pieces, key=as_key(key)), n_pieces)
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
@@ -100,6 +118,9 @@ class Residual(eqx.Module):
     block: Callable[..., Any]
     shortcut: Callable[..., Any] | None = None
 
+    def __check_init__(self):
+        check_arguments(self, block=FUNCTION, shortcut=FUNCTION | NONE)
+
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         # Plain functions take no key.
         keys = [{}, {}] if key is None else [{"key": k} for k in jax.random.split(key)]
@@ -124,6 +145,11 @@ class Reshape(eqx.Module):
 
     shape: tuple[int, ...] = eqx.field(static=True)
 
+    def __check_init__(self):
+        sizes = self.shape if isinstance(self.shape, tuple) else (None,)
+        if not all(is_whole(n) and (n == -1 or n > 0) for n in sizes):
+            raise BadInput("shape", describe(self.shape), "a tuple of whole numbers >= 1, or −1")
+
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         return x.reshape(self.shape)
 
@@ -146,11 +172,14 @@ class SetLayer(eqx.Module):
     own: eqx.nn.Linear
     mean: eqx.nn.Linear
 
+    def __check_init__(self):
+        check_arguments(self, own=_LINEAR, mean=_LINEAR)
+
     @classmethod
     def random(cls, n_in: int, n_out: int, *, key: Any) -> SetLayer:
         """Return a layer with the initial weights of `equinox.nn.Linear`."""
-        check_whole_number("n_in", n_in)
-        check_whole_number("n_out", n_out)
+        check_arguments(locals(), n_in=WHOLE, n_out=WHOLE)
+        check_layer_sizes("n_in, n_out", (n_in, n_out))
         first, second = jax.random.split(as_key(key))
         own = eqx.nn.Linear(n_in, n_out, key=first)
         return cls(own, eqx.nn.Linear(n_in, n_out, use_bias=False, key=second))
@@ -169,8 +198,7 @@ class SetPool(eqx.Module):
     how: Literal["mean", "sum", "max"] = eqx.field(static=True, default="mean")
 
     def __check_init__(self):
-        if self.how not in ("mean", "sum", "max"):
-            raise BadInput("how", repr(self.how), "'mean', 'sum' or 'max'")
+        check_arguments(self, how=_POOL)
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         return getattr(x, self.how)(0)
@@ -204,10 +232,12 @@ def set_network(
     >>> set_network((5, 2), "scalar", key=0)(jnp.zeros(10)).shape
     ()
     """
-    if len(shape) != 2:
-        raise BadInput("shape", repr(shape), "(m, d): members, and numbers per member")
-    for name, value in (("shape", shape[0]), ("shape", shape[1]), ("width", width), ("depth", depth)):
-        check_whole_number(name, value)
+    check_arguments(locals(), n_out=WIDTH, width=WHOLE, depth=WHOLE, activation=FUNCTION, pool=_POOL)
+    if not isinstance(shape, list | tuple) or len(shape) != 2:
+        raise BadInput("shape", describe(shape), "(m, d): members, and numbers per member")
+    check_each("shape", shape, WHOLE, "(m, d)")
+    check_layer_sizes("n_out", (width, 1 if isinstance(n_out, str) else n_out))
+    check_layer_sizes("width", (width, width * depth))
     keys = jax.random.split(as_key(key), depth + 1)
     layers: list[Any] = [Reshape(tuple(shape))]
     for i in range(depth):

@@ -10,11 +10,26 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import (
+    FUNCTION,
+    WHOLE,
+    WIDTH,
+    Setting,
+    check_arguments,
+    check_each,
+    check_layer_sizes,
+    one_of,
+    whole,
+)
 from .._util.keys import as_key
-from ..errors import BadInput, check_whole_number
+from ..errors import BadInput, check_memory, describe
 from ._blocks import Reshape, Residual
 
 Norm = Callable[[int], Any] | None
+_NORM = Setting(
+    lambda value: value is None or callable(value), "a function of the number of channels, or None"
+)
+_PADDING = one_of("ZEROS", "CIRCULAR")
 Padding = Literal["ZEROS", "CIRCULAR"]
 
 
@@ -29,6 +44,11 @@ class ToImage(eqx.Module):
     """
 
     shape: tuple[int, int, int] = eqx.field(static=True)
+
+    def __check_init__(self):
+        sizes = check_each("shape", self.shape, WHOLE, "(height, width, channels)")
+        if len(sizes) != 3:
+            raise BadInput("shape", describe(self.shape), "(height, width, channels)")
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         return jnp.moveaxis(x.reshape(self.shape), 2, 0)
@@ -68,8 +88,8 @@ def residual_block(
     >>> residual_block(4, key=0)(jnp.zeros((4, 5, 5))).shape
     (4, 5, 5)
     """
-    check_whole_number("channels", channels)
-    _check_padding_mode(padding_mode)
+    check_arguments(locals(), channels=WHOLE, activation=FUNCTION, norm=_NORM, padding_mode=_PADDING)
+    check_memory("channels", channels, 18 * channels**2, "the weights", 4)
     layers: list[Any] = []
     for k in jax.random.split(as_key(key)):
         conv = eqx.nn.Conv2d(channels, channels, 3, padding=1, padding_mode=padding_mode, key=k)
@@ -114,7 +134,7 @@ def conv_network(
     >>> conv_network((28, 28), 10, widths=(4, 8), key=0)(jnp.zeros(784)).shape
     (10,)
     """
-    _check_padding_mode(padding_mode)
+    check_arguments(locals(), n_out=WIDTH, activation=FUNCTION, norm=_NORM, padding_mode=_PADDING)
     sizes = _image_sizes(shape, widths, kernel_size, n_blocks)
     keys = iter(jax.random.split(as_key(key), len(widths) * (1 + n_blocks) + 1))
     layers: list[Any] = [ToImage(_with_channels(shape))]
@@ -128,6 +148,7 @@ def conv_network(
         ]
         layers += [conv, *blocks, *_activated(c_out, activation, norm)]
     n_features = sizes[-1][0] * sizes[-1][1] * channels[-1]
+    check_layer_sizes("n_out", (n_features, 1 if isinstance(n_out, str) else n_out))
     layers += [Reshape((-1,)), eqx.nn.Linear(n_features, n_out, key=next(keys))]
     return eqx.nn.Sequential(layers)
 
@@ -168,11 +189,12 @@ def deconv_network(
     >>> deconv_network(10, (28, 28), widths=(8, 4), key=0)(jnp.zeros(10)).shape
     (784,)
     """
-    check_whole_number("n_in", n_in)
+    check_arguments(locals(), n_in=WHOLE, activation=FUNCTION, norm=_NORM)
     sizes = _image_sizes(shape, widths, kernel_size, n_blocks)[::-1]
     keys = iter(jax.random.split(as_key(key), len(widths) * (1 + n_blocks) + 1))
     channels = [*widths, _with_channels(shape)[2]]
     first = (channels[0], *sizes[0])
+    check_layer_sizes("n_in", (n_in, first[0] * first[1] * first[2]))
     layers: list[Any] = [
         eqx.nn.Linear(n_in, first[0] * first[1] * first[2], key=next(keys)),
         Reshape(first),
@@ -197,17 +219,10 @@ def _activated(channels: int, activation: Callable[[Any], Any], norm: Norm) -> l
     return [*([] if norm is None else [norm(channels)]), eqx.nn.Lambda(activation)]
 
 
-def _check_padding_mode(padding_mode: str) -> None:
-    if padding_mode not in ("ZEROS", "CIRCULAR"):
-        raise BadInput("padding_mode", repr(padding_mode), "'ZEROS' or 'CIRCULAR'")
-
-
 def _with_channels(shape: Sequence[int]) -> tuple[int, int, int]:
     """(height, width, channels), where (height, width) has one channel."""
-    if not isinstance(shape, Sequence) or len(shape) not in (2, 3):
-        raise BadInput("shape", repr(shape), "(height, width) or (height, width, channels)")
-    for size in shape:
-        check_whole_number("shape", size)
+    if len(check_each("shape", shape, WHOLE, "(height, width)")) not in (2, 3):
+        raise BadInput("shape", describe(shape), "(height, width) or (height, width, channels)")
     return (int(shape[0]), int(shape[1]), int(shape[2]) if len(shape) == 3 else 1)
 
 
@@ -216,10 +231,13 @@ def _image_sizes(
 ) -> list[tuple[int, int]]:
     """(height, width) of the image, and after every convolution of stride 2; raises if one vanishes."""
     sizes = [_with_channels(shape)[:2]]
-    check_whole_number("kernel_size", kernel_size, 2)
-    check_whole_number("n_blocks", n_blocks, 0)
-    for width in widths:
-        check_whole_number("widths", width)
+    check_arguments(locals(), kernel_size=whole(2), n_blocks=whole(0))
+    if not check_each("widths", widths, WHOLE, "channels after every convolution"):
+        raise BadInput("widths", describe(widths), "the channels of one or more convolutions")
+    most = max(_with_channels(shape)[2], *widths)
+    n_weights = (len(widths) + 2 * n_blocks) * (most * kernel_size) ** 2
+    check_memory("widths, kernel_size", most, n_weights, "the weights", 4)
+    for _ in widths:
         padded = [size + 2 * ((kernel_size - 1) // 2) for size in sizes[-1]]
         if min(padded) < kernel_size:
             raise BadInput(

@@ -9,9 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import FLAG, FUNCTION, NONE, WHOLE, check_arguments, instance, whole
 from .._util.keys import as_key
 from .._util.xla import softplus
-from ..errors import BadInput
+from ..errors import as_numbers
 from ..missing import is_masked, mask_of, value_of
 from ..spaces import Categorical, Space
 from ._network import mlp
@@ -27,6 +28,9 @@ def _network_input(x: Any, sees_mask: bool) -> Any:
     return jnp.concatenate([value, observed.astype(value.dtype)]) if sees_mask else value
 
 
+_SPACE = instance(Space, "a space, such as Categorical(10) or Real(2)")
+
+
 def embedded_size(space: Space) -> int:
     """The length of `embed_value` for values of this space.
 
@@ -34,13 +38,16 @@ def embedded_size(space: Space) -> int:
     >>> embedded_size(Categorical(3)), embedded_size(Real(2))
     (3, 2)
     """
+    check_arguments({"space": space}, space=_SPACE)
     return space.size * (space.k if isinstance(space, Categorical) else 1)
 
 
 def embed_value(space: Space, value: Any) -> Any:
     """A value of the space as a vector: categories as one-hot vectors, all else as it is."""
+    check_arguments({"space": space}, space=_SPACE)
+    value = as_numbers("value", value, "numbers")
     if isinstance(space, Categorical):
-        value = jax.nn.one_hot(value, space.k)
+        value = jax.nn.one_hot(jnp.asarray(value).astype(int), space.k)
     return jnp.ravel(value)
 
 
@@ -63,11 +70,15 @@ class Encoder(eqx.Module):
     network: Callable[[Any], Any]
     sees_mask: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, sees_mask=FLAG)
+
     @classmethod
     def random(
         cls, n_features: int, n_latent: int, *, key: Any, sees_mask: bool = False, **network: Any
     ) -> Encoder:
         """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        check_arguments(locals(), n_features=WHOLE, n_latent=WHOLE, sees_mask=FLAG)
         return cls(mlp(n_features * (1 + sees_mask), 2 * n_latent, key=key, **network), sees_mask)
 
     def __call__(self, *, x: Any) -> Any:
@@ -92,6 +103,9 @@ class ConditionalEncoder(eqx.Module):
     given: Space = eqx.field(static=True)
     sees_mask: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, given=_SPACE, sees_mask=FLAG)
+
     @classmethod
     def random(
         cls,
@@ -104,6 +118,7 @@ class ConditionalEncoder(eqx.Module):
         **network: Any,
     ) -> ConditionalEncoder:
         """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        check_arguments(locals(), n_features=WHOLE, n_latent=WHOLE, given=_SPACE, sees_mask=FLAG)
         n_in = n_features * (1 + sees_mask) + embedded_size(given)
         return cls(mlp(n_in, 2 * n_latent, key=key, **network), given, sees_mask)
 
@@ -144,11 +159,15 @@ class BernoulliEncoder(eqx.Module):
     network: Callable[[Any], Any]
     sees_mask: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, sees_mask=FLAG)
+
     @classmethod
     def random(
         cls, n_features: int, n_hidden: int, *, key: Any, sees_mask: bool = False, **network: Any
     ) -> BernoulliEncoder:
         """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
+        check_arguments(locals(), n_features=WHOLE, n_hidden=WHOLE, sees_mask=FLAG)
         return cls(mlp(n_features * (1 + sees_mask), n_hidden, key=key, **network), sees_mask)
 
     def __call__(self, *, x: Any) -> Any:
@@ -176,6 +195,9 @@ class CategoricalEncoder(eqx.Module):
     n_variables: int | None = eqx.field(static=True, default=None)
     sees_mask: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, n_values=whole(2), n_variables=WHOLE | NONE, sees_mask=FLAG)
+
     @classmethod
     def random(
         cls,
@@ -188,8 +210,8 @@ class CategoricalEncoder(eqx.Module):
         **network: Any,
     ) -> CategoricalEncoder:
         """An encoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
-        if n_values < 2:
-            raise BadInput("n_values", repr(n_values), "at least 2")
+        sizes = {"n_features": WHOLE, "n_values": whole(2), "n_variables": WHOLE | NONE}
+        check_arguments(locals(), **sizes, sees_mask=FLAG)
         n_out = n_values * (n_variables or 1)
         built = mlp(n_features * (1 + sees_mask), n_out, key=as_key(key), **network)
         return cls(built, n_values, n_variables, sees_mask)

@@ -11,10 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import (
+    MATRIX,
+    VECTOR,
+    WEIGHT_SCALAR,
+    WHOLE,
+    check_arguments,
+    check_each,
+    check_layer_sizes,
+    instance,
+)
 from .._util.arrays import asarray
 from .._util.keys import as_key
 from .._util.linalg import solve_lower
-from ..errors import BadInput, check_whole_number
+from ..errors import BadInput, check_memory, check_whole_number, describe
 
 
 class Bijection(eqx.Module):
@@ -37,6 +47,9 @@ class Bijection(eqx.Module):
         return self
 
 
+_BIJECTION = instance(Bijection, "a Bijection of energax.nn")
+
+
 class Composed(Bijection):
     """Layers one after another: f = f_k ∘ … ∘ f₁, and log|det| is the sum of theirs.
 
@@ -48,10 +61,7 @@ class Composed(Bijection):
     layers: tuple[Bijection, ...]
 
     def __init__(self, layers: Sequence[Bijection]):
-        self.layers = tuple(layers)
-        for i, layer in enumerate(self.layers):
-            if not isinstance(layer, Bijection):
-                raise BadInput(f"layers[{i}]", type(layer).__name__, "a Bijection of energax.nn")
+        self.layers = check_each("layers", layers, _BIJECTION, "bijections")
 
     def forward(self, x, context=None):
         total: Any = jnp.zeros((), asarray(x).dtype)
@@ -88,9 +98,13 @@ class Repeated(Bijection):
 
     layers: Bijection
 
+    def __check_init__(self):
+        check_arguments(self, layers=_BIJECTION)
+
     @classmethod
     def stack(cls, layers: Sequence[Bijection]) -> Repeated:
         """Stack layers whose arrays have the same shapes."""
+        layers = check_each("layers", layers, _BIJECTION, "bijections")
         if not layers:
             raise BadInput("layers", "none", "at least one layer")
         arrays, rest = zip(*(eqx.partition(layer, eqx.is_array) for layer in layers), strict=True)
@@ -149,6 +163,9 @@ class Inverted(Bijection):
 
     layer: Bijection
 
+    def __check_init__(self):
+        check_arguments(self, layer=_BIJECTION)
+
     def forward(self, x, context=None):
         return self.layer.inverse(x, context)
 
@@ -166,15 +183,21 @@ class Permutation(Bijection):
     index: jax.Array
 
     def __init__(self, index: Any):
-        index = np.asarray(index)
-        if index.ndim != 1 or not np.array_equal(np.sort(index), np.arange(index.size)):
-            raise BadInput("index", f"{index!r:.60}", "the numbers 0, …, d − 1, each once")
-        self.index = asarray(index.astype(np.int32))
+        try:
+            order = np.asarray(index)
+            valid = order.ndim == 1 and order.size and order.dtype.kind in "iuf"
+            valid = valid and np.array_equal(np.sort(order), np.arange(order.size))
+        except ValueError:  # ragged
+            valid = False
+        if not valid:
+            raise BadInput("index", describe(index), "the numbers 0, …, d − 1, each once")
+        self.index = asarray(order.astype(np.int32))
 
     @classmethod
     def random(cls, d: int, *, key: Any) -> Permutation:
         """A random order of d coordinates."""
         check_whole_number("d", d)
+        check_memory("d", d, d, "the order", 4)
         return cls(np.asarray(jax.random.permutation(as_key(key), d)))
 
     def forward(self, x, context=None):
@@ -207,10 +230,18 @@ class LULinear(Bijection):
     log_scale: jax.Array
     bias: jax.Array
 
+    def __check_init__(self):
+        check_arguments(self, entries=MATRIX, log_scale=VECTOR, bias=VECTOR)
+        d = self.bias.shape[-1]
+        if tuple(self.entries.shape[-2:]) != (d, d) or self.log_scale.shape[-1] != d:
+            found = f"shapes {self.entries.shape}, {self.log_scale.shape}, {self.bias.shape}"
+            raise BadInput("entries, log_scale, bias", found, "(d, d), (d,) and (d,)")
+
     @classmethod
     def random(cls, d: int, *, key: Any = None, spread: float = 0.1) -> LULinear:
         """The identity without a key; with one, entries ~ N(0, spread² / d)."""
-        check_whole_number("d", d)
+        check_arguments(locals(), d=WHOLE, spread=WEIGHT_SCALAR)
+        check_layer_sizes("d", (d, d))
         zero = jnp.zeros(d)
         entries = jnp.zeros((d, d))
         if key is not None:
@@ -257,10 +288,16 @@ class ActNorm(Bijection):
     mean: jax.Array
     log_scale: jax.Array
 
+    def __check_init__(self):
+        check_arguments(self, mean=VECTOR, log_scale=VECTOR)
+        if self.mean.shape != self.log_scale.shape:
+            raise BadInput("log_scale", f"shape {self.log_scale.shape}", f"{self.mean.shape}, as of the mean")
+
     @classmethod
     def identity(cls, d: int) -> ActNorm:
         """The layer that changes nothing, to be initialised from data."""
         check_whole_number("d", d)
+        check_memory("d", d, d, "the scales", 4)
         return cls(jnp.zeros(d), jnp.zeros(d))
 
     def initialise(self, key, x, weight, context=None):
@@ -297,9 +334,14 @@ class Conv1x1(Bijection):
     channel: LULinear
     n_pixels: int = eqx.field(static=True)
 
+    def __check_init__(self):
+        check_arguments(self, channel=instance(LULinear, "an LULinear"), n_pixels=WHOLE)
+
     @classmethod
     def random(cls, shape: Sequence[int], *, key: Any) -> Conv1x1:
         """A layer near the identity, for images of `shape` (…, channels)."""
+        if not check_each("shape", shape, WHOLE, "(…, channels)"):
+            raise BadInput("shape", describe(shape), "(…, channels)")
         n = int(np.prod(shape[:-1]))
         return cls(LULinear.random(shape[-1], key=key), n)
 

@@ -11,15 +11,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import (
+    FUNCTION,
+    NONE,
+    WHOLE,
+    check_arguments,
+    check_each,
+    check_layer_sizes,
+    instance,
+    whole,
+)
 from .._util.arrays import asarray
 from .._util.keys import as_key
-from ..errors import BadInput, check_whole_number
+from ..errors import BadInput
 from ._flow_bijection import Bijection
 from ._flow_transform import SplineTransform, Transform
 from ._network import mlp, reinitialise
 
 #: The scale of the first weights of a last layer, relative to the usual: flows start near the identity.
 _LAST_SCALE = 0.1
+
+
+_TRANSFORM = instance(Transform, "a Transform of energax.nn")
 
 
 def _shrink_last(network: Any) -> Any:
@@ -62,6 +75,9 @@ class Coupling(Bijection):
     n_fixed: int = eqx.field(static=True)
     transform: Transform
 
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, n_fixed=whole(0), transform=_TRANSFORM)
+
     @classmethod
     def random(
         cls,
@@ -77,7 +93,8 @@ class Coupling(Bijection):
 
         `n_fixed` is d // 2 by default.
         """
-        check_whole_number("d", d)
+        sizes = {"d": WHOLE, "n_context": whole(0), "n_fixed": whole(0) | NONE}
+        check_arguments(locals(), **sizes, transform=_TRANSFORM | NONE)
         transform = SplineTransform() if transform is None else transform
         n_fixed = d // 2 if n_fixed is None else n_fixed
         if not 0 <= n_fixed < d:
@@ -130,6 +147,10 @@ class MaskedNetwork(eqx.Module):
     n_out: int = eqx.field(static=True)
     activation: Callable[[Any], Any]
 
+    def __check_init__(self):
+        check_arguments(self, n_out=WHOLE, activation=FUNCTION)
+        check_each("layers", self.layers, instance(eqx.nn.Linear, "an equinox.nn.Linear"), "linear layers")
+
     @classmethod
     def random(
         cls,
@@ -143,8 +164,9 @@ class MaskedNetwork(eqx.Module):
         activation: Callable[[Any], Any] = jax.nn.silu,
     ) -> MaskedNetwork:
         """A network with `depth` hidden layers of `width` units."""
-        for name, value in (("d", d), ("n_out", n_out), ("width", width), ("depth", depth)):
-            check_whole_number(name, value)
+        counts = {"d": WHOLE, "n_out": WHOLE, "n_context": whole(0), "width": WHOLE, "depth": WHOLE}
+        check_arguments(locals(), **counts, activation=FUNCTION)
+        check_layer_sizes("d, width, depth", (width, d * n_out + n_context + depth * width))
         sizes = [d + n_context, *[width] * depth, d * n_out]
         keys = jax.random.split(as_key(key), depth + 1)
         made = [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
@@ -177,6 +199,7 @@ class MaskedNetwork(eqx.Module):
 def _make_masked(
     d: int, key: Any, transform: Transform | None, n_context: int, settings: dict[str, Any]
 ) -> tuple[MaskedNetwork, Transform]:
+    check_arguments(locals(), transform=_TRANSFORM | NONE)
     transform = SplineTransform() if transform is None else transform
     network = MaskedNetwork.random(d, transform.n_parameters, key=key, n_context=n_context, **settings)
     return network, transform
@@ -202,6 +225,9 @@ class MaskedAutoregressive(Bijection):
 
     network: Callable[..., Any]
     transform: Transform
+
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, transform=_TRANSFORM)
 
     @classmethod
     def random(
@@ -238,6 +264,9 @@ class InverseAutoregressive(Bijection):
 
     network: Callable[..., Any]
     transform: Transform
+
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, transform=_TRANSFORM)
 
     @classmethod
     def random(

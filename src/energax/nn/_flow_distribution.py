@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import ARRAYS, FLAG, FUNCTION, NONE, WHOLE, check_arguments, instance, one_of, whole
 from .._util.arrays import asarray
 from .._util.keys import as_key
-from ..errors import BadInput, check_whole_number, describe
+from ..errors import check_memory
 from ._encoder import _network_input
-from ._flow_bijection import ActNorm, Bijection, Composed, LULinear, Permutation, Repeated
+from ._flow_bijection import _BIJECTION, ActNorm, Bijection, Composed, LULinear, Permutation, Repeated
 from ._flow_coupling import Coupling, InverseAutoregressive, MaskedAutoregressive
 from ._flow_transform import AffineTransform, SplineTransform, Transform
 from ._network import mlp
@@ -56,15 +57,13 @@ def flow_layers(
     >>> u.shape, log_det.shape
     ((3,), ())
     """
-    check_whole_number("d", d)
-    check_whole_number("n_layers", n_layers)
-    if layer not in _LAYERS:
-        raise BadInput("layer", describe(layer), f"one of {', '.join(map(repr, _LAYERS))}")
-    if not isinstance(transform, Transform):
-        if transform not in _TRANSFORMS:
-            raise BadInput(
-                "transform", describe(transform), "'spline', 'affine', or a Transform of energax.nn"
-            )
+    kinds = {
+        "layer": one_of(*_LAYERS),
+        "transform": one_of(*_TRANSFORMS) | instance(Transform, "a Transform"),
+    }
+    check_arguments(locals(), d=WHOLE, n_layers=WHOLE, n_context=whole(0), **kinds)
+    check_memory("d, n_layers", n_layers, n_layers * (d + n_context) ** 2, "the weights", 4)
+    if isinstance(transform, str):
         transform = _TRANSFORMS[transform]()
     blocks = []
     for sub in jax.random.split(as_key(key), n_layers):
@@ -94,6 +93,9 @@ class FlowDistribution(eqx.Module):
     bijection: Bijection
     d: int = eqx.field(static=True)
     context: Any = None
+
+    def __check_init__(self):
+        check_arguments(self, bijection=_BIJECTION, d=WHOLE, context=ARRAYS | NONE)
 
     has_rsample = True
     batch_shape = ()
@@ -164,6 +166,9 @@ class FlowEncoder(eqx.Module):
     n_latent: int = eqx.field(static=True)
     sees_mask: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, bijection=_BIJECTION, n_latent=WHOLE, sees_mask=FLAG)
+
     @classmethod
     def random(
         cls,
@@ -190,6 +195,8 @@ class FlowEncoder(eqx.Module):
             width, depth, activation: of all networks.
             flow: `layer` and `transform` of `flow_layers`.
         """
+        counts = {"n_features": WHOLE, "n_latent": WHOLE, "n_layers": WHOLE, "n_context": WHOLE}
+        check_arguments(locals(), **counts, sees_mask=FLAG)
         first, second, third = jax.random.split(as_key(key), 3)
         sizes: dict[str, Any] = {"width": width, "depth": depth, "activation": activation}
         network = mlp(n_features * (1 + sees_mask), n_context, key=first, **sizes)

@@ -10,8 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import is_real
 from .._util.xla import softplus
-from ..errors import BadInput, check_number, check_whole_number
+from ..errors import BadInput, check_memory, check_number, check_whole_number, describe
 
 
 class Transform(eqx.Module):
@@ -96,9 +97,10 @@ class SplineTransform(Transform):
 
     def __check_init__(self):
         check_whole_number("n_bins", self.n_bins)
+        check_memory("n_bins", self.n_bins, 3 * self.n_bins, "the parameters of one coordinate", 4)
         check_number("bound", self.bound, lambda v: v > 0, "a number > 0")
-        if not 0 < self.least * self.n_bins < 1:
-            raise BadInput("least", repr(self.least), f"a number between 0 and 1 / {self.n_bins}")
+        if not is_real(self.least) or not 0 < self.least * self.n_bins < 1:
+            raise BadInput("least", describe(self.least), f"a number between 0 and 1 / {self.n_bins}")
 
     @property
     def n_parameters(self):

@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from .._util.arguments import FUNCTION, WHOLE, check_arguments
 from ._network import mlp
 
 
@@ -26,6 +27,9 @@ class Generator(eqx.Module):
 
     network: Callable[[Any], Any]
     n_noise: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, n_noise=WHOLE)
 
     @classmethod
     def random(cls, n_noise: int, n_features: int, *, key: Any, **network: Any) -> Generator:

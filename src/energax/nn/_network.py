@@ -8,8 +8,8 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 
+from .._util.arguments import FUNCTION, WHOLE, WIDTH, check_arguments, check_layer_sizes, whole
 from .._util.keys import as_key
-from ..errors import BadInput
 
 
 def mlp(
@@ -34,9 +34,11 @@ def mlp(
     >>> mlp(2, "scalar", key=0)(jax.numpy.zeros(2)).shape
     ()
     """
-    for name, value in (("width", width), ("depth", depth)):
-        if not isinstance(value, int) or value < (0 if name == "depth" else 1):
-            raise BadInput(name, repr(value), f"a whole number >= {0 if name == 'depth' else 1}")
+    check_arguments(locals(), n_in=WHOLE, n_out=WIDTH, width=WHOLE, depth=whole(0), activation=FUNCTION)
+    n_last = 1 if isinstance(n_out, str) else n_out
+    check_layer_sizes("n_in", (n_in, width if depth else n_last))
+    check_layer_sizes("n_out", (width if depth else n_in, n_last))
+    check_layer_sizes("width", (width, width * (depth - 1) if depth > 1 else 1))
     return eqx.nn.MLP(n_in, n_out, width, depth, activation, key=as_key(key))
 
 

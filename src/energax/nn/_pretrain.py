@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import check_arguments, with_methods
 from .._util.keys import as_key
 from .._util.sizes import map_table
 from ..energy import Energy
@@ -29,6 +30,9 @@ class HiddenMeans(eqx.Module):
 
     energy: Energy
 
+    def __check_init__(self):
+        check_instance("energy", self.energy, Energy, "an energy with p(z | x), such as an RBM")
+
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         return self.energy.conditional("z", x=x).mean
 
@@ -42,6 +46,10 @@ class Code(eqx.Module):
     """
 
     network: Any
+
+    def __check_init__(self):
+        expected = "an object with encode, such as nn.EncoderDecoder"
+        check_arguments(self, network=with_methods("encode", expected=expected))
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         return self.network.encode(x)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BadInput
+from .._util.arguments import is_real, read_names
+from ..errors import BadInput, as_numbers, describe
 
 _LEVELS = (0.95, 0.5)  # of a forecast that has covariances and no bounds
 
@@ -86,7 +87,9 @@ def _are_numbers(levels: Any) -> bool:
 
 
 def _probabilities(levels: Any) -> list[float]:
-    found = [float(level) for level in np.atleast_1d(levels)]
+    found = np.atleast_1d(np.asarray(as_numbers("levels", levels, "probabilities, or labels"))).tolist()
+    if not all(map(is_real, found)):
+        raise BadInput("levels", describe(levels), "probabilities between 0 and 1, or labels")
     if not found or not all(0 < level < 1 for level in found):
         raise BadInput("levels", f"{levels}", "probabilities between 0 and 1, or labels")
     return found
@@ -98,20 +101,29 @@ def _labels(levels: Sequence[str | float] | str | float | None, n: int) -> list[
     if _are_numbers(levels):
         labels = [f"{100 * level:g} %" for level in _probabilities(levels)]
     else:
-        labels = [levels] if isinstance(levels, str) else [str(level) for level in levels]  # type: ignore[union-attr]
+        labels = [levels] if isinstance(levels, str) else read_names("levels", levels)
     if len(labels) != n:
         raise BadInput("levels", f"{len(labels)} names", f"one for each of {n} bands")
     return labels
 
 
+def _floats(name: str, values: Any) -> np.ndarray:
+    """Values as real numbers; raise if they are none."""
+    found = np.asarray(as_numbers(name, values, "one number per step"))
+    if not np.isrealobj(found):
+        raise BadInput(name, describe(values), "one number per step")
+    return found.astype(float)
+
+
 def _check_bands(mean: Any, lower: Any, upper: Any, levels: Any) -> Bands:
     """The bands; raises if their shapes or values do not match."""
-    centre = np.asarray(mean, float)
+    centre = _floats("mean", mean)
     if centre.ndim != 1 or centre.size == 0:
         expected = "one value per step, shape (T,): one series at a time"
         raise BadInput("mean", f"shape {centre.shape}", expected)
     empty = np.zeros((0, len(centre)))
-    low, high = (empty if e is None else np.atleast_2d(np.asarray(e, float)) for e in (lower, upper))
+    bounds = {"lower": lower, "upper": upper}
+    low, high = (empty if e is None else np.atleast_2d(_floats(name, e)) for name, e in bounds.items())
     for name, edge in (("lower", low), ("upper", high)):
         if edge.ndim != 2 or edge.shape[1] != len(centre) or edge.shape != low.shape:
             raise BadInput(name, f"shape {edge.shape}", f"shape ({len(centre)},) or (bands, {len(centre)})")

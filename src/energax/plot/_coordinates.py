@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._util.arguments import read_names
 from ..errors import BadInput, check_whole_number
 from ._style import legend, panel, theme_of
 
@@ -87,7 +88,9 @@ def _coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
 def _choose(names: Any, known: dict[str, list[str]]) -> list[tuple[str, int]]:
     """The chosen coordinates as pairs of a variable and a flat index; `known` has their names by variable."""
     places = {label: (k, i) for k, labels in known.items() for i, label in enumerate(labels)}
-    chosen = list(known) if names is None else [names] if isinstance(names, str) else list(names)
+    chosen = (
+        list(known) if names is None else [names] if isinstance(names, str) else read_names("names", names)
+    )
     unknown = [n for n in chosen if n not in known and n not in places]
     if unknown or not chosen:
         example = next((label for label in places if label not in known), None)

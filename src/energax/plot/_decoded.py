@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadInput
+from .._util.arguments import read_names
+from ..errors import BadInput, as_numbers
 from ._style import Theme, colours, legend, panel, text_size, theme_of, write
-from ._times import Times, as_times, dates_of
+from ._times import Times, as_times, as_values, dates_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,6 +57,7 @@ def decoded(
 
     path, names = _path(states, probabilities, names)
     steps, hues = len(path), colours(len(names))
+    symbols = None if symbols is None else read_names("symbols", symbols)
     observations = _observations(x, steps, symbols, series)
     index = dates_of(x) if times is None else times
     when = Times(np.arange(float(steps))) if index is None else as_times(index, steps)
@@ -193,7 +195,7 @@ def _runs(where: np.ndarray, edges: np.ndarray) -> list[tuple[float, float]]:
 
 def _path(states: Any, probabilities: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
     """(the number of the state of every step, the names of all states)."""
-    path = np.asarray(states)
+    path = as_values("states", states)
     if path.ndim != 1 or path.size == 0:
         raise BadInput("states", f"shape {path.shape}", "one state per step, shape (T,) with T >= 1")
     if path.dtype.kind in "USO":
@@ -205,17 +207,16 @@ def _path(states: Any, probabilities: Any, names: Sequence[str] | None) -> tuple
     if path.dtype.kind not in "iub":
         raise BadInput("states", f"{path.dtype} values", "whole numbers or names of states")
     k = int(path.max()) + 1
-    if probabilities is not None and np.ndim(probabilities) == 2:
-        k = max(k, np.shape(probabilities)[1])
-    if names is None:
-        names = [f"state {i}" for i in range(k)]
+    shape = () if probabilities is None else as_values("probabilities", probabilities).shape
+    k = max(k, shape[1]) if len(shape) == 2 else k
+    names = [f"state {i}" for i in range(k)] if names is None else read_names("names", names)
     if path.min() < 0 or len(names) < k:
         raise BadInput("states", f"numbers from {path.min()} to {path.max()}", f"0 to {len(names) - 1}")
-    return path.astype(int), [str(name) for name in names]
+    return path.astype(int), names
 
 
 def _check_probabilities(probabilities: Any, steps: int, k: int) -> np.ndarray:
-    p = np.asarray(probabilities, float)
+    p = np.real(np.asarray(as_numbers("probabilities", probabilities, "numbers (T, k)"))).astype(float)
     if p.shape != (steps, k):
         raise BadInput(
             "probabilities",
@@ -232,7 +233,9 @@ def _observations(
 ) -> _Lines | _Rows | _Words:
     """The observations in the form in which they are drawn."""
     missing = np.ma.getmaskarray(x) if isinstance(x, np.ma.MaskedArray) else None
-    values = np.asarray(x)
+    values = as_values("x", x)
+    if not values.size:
+        raise BadInput("x", f"shape {values.shape}", "at least one number per step")
     if values.shape[:1] != (steps,) or values.ndim > 2:
         raise BadInput("x", f"shape {values.shape}", f"one observation for each of {steps} states")
     if values.ndim == 2 and values.shape[1] == 1:
@@ -265,7 +268,7 @@ def _observations(
 def _series_names(x: Any, columns: int, series: Sequence[str] | str | None) -> list[str] | None:
     """The names of the columns: the given ones, or the texts with which pandas names them."""
     if series is not None:
-        names = [series] if isinstance(series, str) else [str(name) for name in series]
+        names = [series] if isinstance(series, str) else read_names("series", series)
         if len(names) != columns:
             raise BadInput("series", f"{len(names)} names", f"{columns}, one for each column of x")
         return names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import BadInput, as_numbers
 from ._bands import Bands, bands_of, column_of
 from ._style import legend, panel, theme_of
 from ._times import Times, as_times, continued, dates_of
@@ -151,7 +151,7 @@ def _column_number(column: int | str | None, history: Any) -> int | None:
 
 
 def _check_observed(observed: Any, steps: int) -> np.ndarray:
-    values = np.zeros(0) if observed is None else _unmasked(observed).astype(float)
+    values = np.zeros(0) if observed is None else np.real(_unmasked("observed", observed)).astype(float)
     if values.ndim != 1 or len(values) > steps:
         expected = f"at most {steps} values, the first of the series"
         hint = "Pass observations before the first step as history=."
@@ -159,15 +159,15 @@ def _check_observed(observed: Any, steps: int) -> np.ndarray:
     return values
 
 
-def _unmasked(values: Any) -> np.ndarray:
+def _unmasked(name: str, values: Any) -> np.ndarray:
     """An array, with NaN where a masked array is masked."""
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(float), np.nan)
-    return np.asarray(values)
+    return np.asarray(as_numbers(name, values, "numbers"))
 
 
 def _check_history(history: Any, column: int | None) -> np.ndarray:
-    values = _unmasked(history)
+    values = _unmasked("history", history)
     if values.dtype.kind not in "iuf" or values.ndim not in (1, 2) or len(values) == 0:
         found = f"{values.dtype} values of shape {values.shape}"
         raise BadInput("history", found, "numbers (n,) or (n, d), the observations before the forecast")

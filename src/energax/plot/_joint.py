@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._util.arguments import FLAG, check_arguments
 from ..errors import BadInput
 from ._coordinates import Coordinates, chain_keys, coordinates_of, grid, place_legend, remark, widen
 from ._style import colours, panel, text_size, theme_of
@@ -175,6 +176,7 @@ def forest(
     ['x[0]', 'x[1]', 'x[2]']
     >>> matplotlib.pyplot.close(ax.figure)
     """
+    check_arguments(locals(), by_chain=FLAG)
     inner, outer = _check_levels(levels)
     found = coordinates_of(draws, names, max_coordinates)
     n, lines = len(found.shown), found.n_chains if by_chain else 1

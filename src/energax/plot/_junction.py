@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._util.arguments import POSITIVE_NUMBER, check_arguments, read_names
 from ..errors import BadInput
 from ..graph import junction_tree as join_cliques
 from ..graph import triangulate_scopes
@@ -39,6 +40,7 @@ def junction_tree(
     ['a, b', 'b, c', 'c, d', 'b', 'c']
     >>> matplotlib.pyplot.close(ax.figure)
     """
+    check_arguments(locals(), wrap=POSITIVE_NUMBER)
     import networkx as nx
 
     if not hasattr(tree, "cliques"):
@@ -83,7 +85,7 @@ def _tree_of(model: Any) -> Any:
 def _variables(names: Any, tree: Any) -> list[str]:
     """The names of variables, in the order of their numbers: the given ones, or those of a model."""
     spaces = getattr(names, "spaces", None)
-    found = [str(name) for name in (getattr(names, "names", names) if spaces is None else spaces)]
+    found = read_names("names", getattr(names, "names", names) if spaces is None else list(spaces))
     count = len(getattr(tree, "cards", found))
     if len(found) != count:  # a tree in which observed variables are left out has other numbers
         hint = "Leave out the names of observed variables."

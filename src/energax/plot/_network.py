@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadInput
+from .._util.arguments import NONE, check_arguments, instance, whole
+from ..errors import BadInput, describe
 from ._arrows import draw_route
 from ._force_layout import force_layout
 from ._layered_layout import Point, layered_layout
@@ -80,10 +81,10 @@ def network(
     ['burglary → alarm', 'earthquake → alarm']
     >>> matplotlib.pyplot.close(ax.figure)
     """
+    named = instance(Mapping, "a dict by node") | NONE
+    check_arguments(locals(), evidence=named, states=named, most_states=whole(2))
     names = {**_states(graph), **(states or {})}
     graph = _as_graph(graph)
-    if most_states < 2:
-        raise BadInput("most_states", f"{most_states}", "at least 2")
     evidence = _evidence(marginals) if evidence is None else dict(evidence)
     cards = _cards(graph, marginals, evidence, names, most_states)
     sizes = {node: card.size for node, card in cards.items()}
@@ -141,6 +142,8 @@ def _evidence(posterior: Any) -> dict[Any, Any]:
 
 def _cards(graph: nx.Graph, marginals: Any, evidence: dict, states: dict, most: int) -> dict[Any, _Card]:
     marginals = getattr(marginals, "marginals", marginals)
+    if marginals is not None and not isinstance(marginals, Mapping):
+        raise BadInput("marginals", describe(marginals), "a dict by node, or a posterior")
     marginals = {} if marginals is None else dict(marginals.items())
     for argument, names in (("marginals", marginals), ("evidence", evidence), ("states", states)):
         for name in names:

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import BadInput, describe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _EXPECTED = "increasing numbers or dates"
+
+
+def as_values(name: str, values: Any) -> np.ndarray:
+    """Values of any dtype as an array; raise if their rows differ in length."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise BadInput(name, describe(values), "values of one shape") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +68,7 @@ def as_times(times: Any, steps: int, what: str = "step") -> Times:
     """The positions of `steps` steps; raises if they are not `steps` increasing numbers or dates."""
     found = _dates(times)
     if found is None:
-        values = np.asarray(times)
+        values = as_values("times", times)
         if values.dtype.kind not in "iuf":
             kind = "texts" if values.dtype.kind in "US" else f"{values.dtype} values"
             raise BadInput("times", kind, _EXPECTED, "numpy.asarray(times, 'datetime64[s]') reads dates.")
@@ -102,7 +110,7 @@ def continued(index: Any, steps: int) -> Any:
 def _dates(values: Any) -> Times | None:
     """Dates as `Times`, or None if these are not dates."""
     values = _without_periods(values)
-    array = np.asarray(values)
+    array = as_values("times", values)
     zone = getattr(values, "tz", None)
     if array.ndim != 1 or array.size == 0:
         return None

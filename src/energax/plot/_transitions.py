@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadInput
+from .._util.arguments import ANY_NUMBER, NONE, check_arguments, read_names
+from ..errors import BadInput, as_numbers, describe
 from ._style import LIGHT, background, canvas, colours, keep_proportions, readable, text_size, theme_of, write
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def transitions(
     >>> matplotlib.pyplot.close(ax.figure)
     """
     p, names = _check_matrix(matrix, names)
+    check_arguments(locals(), least=ANY_NUMBER | NONE)
     least = _default_least(p) if least is None else max(least, 1e-12)
     texts, radii = _circles(names)
     centres, angles = _ring(radii)
@@ -158,14 +160,17 @@ def _draw_state(
 
 
 def _check_matrix(matrix: Any, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
-    p = np.asarray(matrix, float)
+    p = np.asarray(as_numbers("matrix", matrix, "a square matrix of transition probabilities"))
+    if not np.isrealobj(p) or p.dtype.kind == "b":
+        raise BadInput("matrix", describe(matrix), "a square matrix of transition probabilities")
+    p = p.astype(float)
     if p.ndim != 2 or p.shape[0] != p.shape[1] or p.size == 0:
         raise BadInput("matrix", f"shape {p.shape}", "a square matrix of transition probabilities")
     sums = p.sum(1)
     if not np.all(np.isfinite(p)) or p.min() < -1e-9 or np.abs(sums - 1).max() > 1e-3:
         row = int(np.nan_to_num(np.abs(sums - 1), nan=np.inf).argmax())
         raise BadInput("matrix", f"row {row} with the sum {sums[row]:.4g}", "probabilities that sum to one")
-    names = [str(i) for i in range(len(p))] if names is None else [str(name) for name in names]
+    names = [str(i) for i in range(len(p))] if names is None else read_names("names", names)
     if len(names) != len(p) or len(set(names)) != len(p):
         raise BadInput("names", f"{names}", f"{len(p)} different names")
     return p, names

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import WHOLE, check_arguments, instance
 from .._util.arrays import asarray
+from .._util.keys import as_key
 from ..energy import Energy, checked_energy
-from ..errors import BadInput, ConvergenceWarning
+from ..errors import BadInput, ConvergenceWarning, describe
 from ..missing import is_masked, value_of
 from ..programs import jit
 from ._sampler import Sampler
@@ -164,6 +166,12 @@ def _run_chain(sampler, energy, row, key, carry, first, n, plan):
 
 def tune_sampler(sampler: Sampler, energy: Energy, state: dict[str, Any], n: int, key: Any) -> Any:
     """Return the tuning of the sampler after `n` moves of warm-up of one chain; None if it has none."""
+    samplers = instance(Sampler, "a sampler", "Try NUTS().")
+    check_arguments(locals(), sampler=samplers, energy=instance(Energy, "an energy"), n=WHOLE)
+    names = set(state) if isinstance(state, dict) else set()
+    if names != set(energy.spaces):
+        raise BadInput("state", describe(state), f"a dict of {', '.join(energy.spaces)}")
+    key = as_key(key)
     memory = sampler.init_memory(energy, state)
     tuning = sampler.init_tuning(energy, state, memory)
     if tuning is None:

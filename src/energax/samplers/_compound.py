@@ -60,6 +60,8 @@ class Compound(Sampler):
 
     def __check_init__(self):
         for names, sampler in self.parts or ():
+            if not all(isinstance(name, str) for name in names):
+                raise BadInput("parts", f"the names {names!r:.80}", "names of variables")
             if not isinstance(sampler, Sampler):
                 raise BadInput("parts", f"{type(sampler).__name__} for {names}", "a sampler")
         named = [n for names, _ in self.parts or () for n in names]

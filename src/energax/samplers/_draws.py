@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._util.arguments import FLAG, NONE, Setting, check_arguments, instance, whole
 from .._util.frames import make_frame
 from .._util.labelled import States
 from ..errors import BadInput
@@ -36,6 +37,10 @@ _DIVERGED = (
 )
 _MOST_LONG = 0.2  # of the trajectories may be as long as is allowed
 GOOD_ESS_PER_CHAIN = 100
+
+
+_MAPPING = instance(Mapping, "a dict of arrays by name")
+_TEXT: Setting = instance(str, "a text")
 
 
 class Draws(Mapping):
@@ -76,6 +81,11 @@ class Draws(Mapping):
         chains_checked: Draws | None = None,
         flaw: str = "",
     ):
+        mappings = {"chains": _MAPPING, "info": _MAPPING | NONE, "fixed": _MAPPING | NONE}
+        check_arguments(
+            locals(), **mappings, method=_TEXT, caveat=_TEXT, flaw=_TEXT, n=whole(0) | NONE, exact=FLAG
+        )
+        _check_chains(chains)
         self._checked, self._flaw = chains_checked, flaw
         self.labels: dict[str, tuple[str, ...] | None] = {}  # names of states, by variable
         self.n_rows: int | None = None  # rows that were given, if there were rows
@@ -348,6 +358,14 @@ def _advice(name: str, chains: np.ndarray) -> tuple[str, bool]:
         ": they stay in different regions, and more draws do not help. Use ParallelTempering or TemperedSMC"
     )
     return stuck, True
+
+
+def _check_chains(chains: Mapping[str, Any]) -> None:
+    """Raise unless all variables have the same chains and draws."""
+    shapes = {name: np.shape(values)[:2] for name, values in chains.items()}
+    if not shapes or len(set(shapes.values())) > 1 or len(next(iter(shapes.values()))) < 2:
+        found = ", ".join(f"{name!r} of shape {np.shape(chains[name])}" for name in shapes) or "no variables"
+        raise BadInput("chains", found, "arrays (n_chains, n_draws, …) of all variables")
 
 
 def import_arviz() -> Any:

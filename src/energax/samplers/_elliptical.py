@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import NUMBER, VECTOR, check_arguments
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable
 from ..spaces import fixed
@@ -43,6 +44,7 @@ class EllipticalSlice(Sampler):
     is_compiled = True
 
     def __check_init__(self):
+        check_arguments(self, covariance=VECTOR, mean=NUMBER)
         shape = np.shape(self.covariance)
         if len(shape) not in (1, 2) or len(set(shape)) != 1:
             raise BadInput("covariance", f"shape {shape}", "a matrix (d, d), or its diagonal (d,)")

@@ -10,9 +10,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import check_arguments, one_of
 from ..distributions import draw_rest
 from ..energy import Energy, checked_energy, supports_call
-from ..errors import BadInput, Unsuitable
+from ..errors import BadInput, Unsuitable, check_instance, describe
 from ..finite import Assignments
 from ..missing import Masked
 from ._sampler import Sampler
@@ -53,14 +54,13 @@ class Gibbs(Sampler):
     can_start_impossible = True
 
     def __check_init__(self):
-        if self.scan not in ("systematic", "random"):
-            raise BadInput("scan", repr(self.scan), '"systematic" or "random"')
+        check_arguments(self, scan=one_of("systematic", "random"))
         if self.order is None:
             return
-        named = () if isinstance(self.order, str) else _names(self.order)
-        if not named or len(set(named)) < len(named) or not all(isinstance(n, str) for n in named):
+        named = _names(self.order) if isinstance(self.order, tuple | list) else ()
+        if not named or not all(isinstance(n, str) for n in named) or len(set(named)) < len(named):
             expected = "names of variables or tuples of them, each name once"
-            raise BadInput("order", repr(self.order), expected, 'Try ("x", "z").')
+            raise BadInput("order", describe(self.order), expected, 'Try ("x", "z").')
 
     def check(self, energy: Energy) -> None:
         spaces, owner = energy.spaces, type(energy).__name__
@@ -131,7 +131,7 @@ class Gibbs(Sampler):
 
 def _names(order: Any) -> list[Any]:
     """Return the names of an order, without its blocks."""
-    return [name for entry in order for name in ((entry,) if isinstance(entry, str) else entry)]
+    return [name for entry in order for name in (entry if isinstance(entry, tuple | list) else (entry,))]
 
 
 def _knows_draw(energy: Energy, others: dict[str, Any]) -> bool:
@@ -166,6 +166,10 @@ def _draw_jointly(
 
 def knows_conditional(energy: Energy, name: str, others: dict[str, Any]) -> bool:
     """Return whether the energy has p(name | others) in closed form; it is traced, not computed."""
+    check_instance("energy", energy, Energy, "an energy")
+    check_arguments(locals(), name=one_of(*energy.spaces))
+    if not isinstance(others, dict):
+        raise BadInput("others", describe(others), "a dict from names of variables to values")
     return energy.knows("conditional", frozenset(others)) and supports_call(
         energy.conditional, name, **others
     )

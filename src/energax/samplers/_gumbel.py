@@ -6,9 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._util.keys import as_key
-from ..errors import BadInput, check_whole_number
+from ..errors import BadInput, as_numbers, check_memory, check_whole_number
 
 
 def gumbel_max(log_weights: Any, key: Any, n: int = 1) -> Any:
@@ -22,6 +23,7 @@ def gumbel_max(log_weights: Any, key: Any, n: int = 1) -> Any:
     """
     log_weights = _check_log_weights(log_weights)
     check_whole_number("n", n)
+    check_memory("n", n, n * log_weights.size, "the noise", 4)
     noise = jax.random.gumbel(as_key(key), (n, log_weights.size), log_weights.dtype)
     return jnp.argmax(log_weights + noise, axis=1)
 
@@ -48,7 +50,13 @@ def gumbel_top_k(log_weights: Any, k: int, key: Any) -> Any:
 
 
 def _check_log_weights(log_weights: Any) -> Any:
-    array = jnp.asarray(log_weights)
+    array = jnp.asarray(as_numbers("log_weights", log_weights, "a vector of numbers"))
     if array.ndim != 1 or array.size == 0:
         raise BadInput("log_weights", f"shape {array.shape}", "a vector of at least one number")
+    if isinstance(array, jax.core.Tracer):
+        return array.astype(jnp.result_type(array, jnp.float32))
+    if np.isnan(np.asarray(array)).any() or not np.isrealobj(array) or (np.asarray(array) == np.inf).any():
+        raise BadInput("log_weights", "NaN, infinity or complex numbers", "logarithms of weights")
+    if (np.asarray(array) == -np.inf).all():
+        raise BadInput("log_weights", "−infinity only", "at least one weight > 0")
     return array.astype(jnp.result_type(array, jnp.float32))

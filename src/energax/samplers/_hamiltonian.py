@@ -8,13 +8,20 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from .._util.arguments import (
+    FLAG,
+    FRACTION,
+    POSITIVE_SCALAR,
+    VECTOR,
+    Setting,
+    check_arguments,
+    is_whole,
+)
 from ..energy import Energy
-from ..errors import BadInput, check_whole_number
 from ._adaptation import WindowAdaptation
 from ._coordinates import check_gradient, complete_state, log_density, to_unconstrained, unmoved_when_clamped
-from ._sampler import Sampler
+from ._sampler import TUNED, Sampler
 
 
 class Hamiltonian(Sampler):
@@ -33,13 +40,8 @@ class Hamiltonian(Sampler):
     is_compiled = True
 
     def __check_init__(self):
-        size, rate = self.step_size, self.target_acceptance
-        if isinstance(size, (bool, str)) or (isinstance(size, (int, float)) and not 0 < size < np.inf):
-            raise BadInput("step_size", repr(size), "a number > 0, or None to tune it")
-        if isinstance(rate, (bool, str)) or not isinstance(rate, (int, float)) or not 0 < rate < 1:
-            raise BadInput("target_acceptance", repr(rate), "a number between 0 and 1")
-        if not isinstance(self.dense, bool):
-            raise BadInput("dense", repr(self.dense), "True or False")
+        tuned = {"step_size": POSITIVE_SCALAR | TUNED, "inverse_mass": VECTOR | TUNED}
+        check_arguments(self, **tuned, target_acceptance=FRACTION, dense=FLAG)
 
     @abstractmethod
     def _kernel(
@@ -142,7 +144,9 @@ class NUTS(Hamiltonian):
     varies_in_length = True
 
     def __check_init__(self):
-        check_whole_number("max_doublings", self.max_doublings)
+        # Steps are counted in 32 bits.
+        few = Setting(lambda value: is_whole(value) and 1 <= value <= 30, "a whole number from 1 to 30")
+        check_arguments(self, max_doublings=few)
 
     def _kernel(self, key, memory, log_p, step_size, inverse_mass):
         from blackjax.mcmc.nuts import build_kernel
@@ -187,7 +191,8 @@ class HMC(Hamiltonian):
     varies_in_length = True
 
     def __check_init__(self):
-        check_whole_number("n_steps", self.n_steps)
+        few = Setting(lambda value: is_whole(value) and 1 <= value < 2**30, "a whole number from 1 to 2³⁰")
+        check_arguments(self, n_steps=few)
 
     def _kernel(self, key, memory, log_p, step_size, inverse_mass):
         from blackjax.mcmc.hmc import build_kernel

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import FLAG, FRACTION, POSITIVE_SCALAR, check_arguments
 from ..energy import Energy
 from ..errors import BadInput
 from ._adaptation import adapt_step_size, init_step_size
@@ -19,7 +20,7 @@ from ._coordinates import (
     to_unconstrained,
     unmoved_when_clamped,
 )
-from ._sampler import Sampler
+from ._sampler import TUNED, Sampler
 
 
 class Langevin(Sampler):
@@ -56,10 +57,8 @@ class Langevin(Sampler):
     priority = 10
 
     def __check_init__(self):
-        size = self.step_size
-        if isinstance(size, (int, float)) and not size > 0:
-            raise BadInput("step_size", repr(size), "a number > 0, or None to tune it")
-        if size is None and not self.adjusted:
+        check_arguments(self, step_size=POSITIVE_SCALAR | TUNED, adjusted=FLAG, target_acceptance=FRACTION)
+        if self.step_size is None and not self.adjusted:
             remedy = "Unadjusted moves have no acceptance rate to tune it by."
             raise BadInput("step_size", "None", "a number > 0", remedy)
 

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import FRACTION, POSITIVE_SCALAR, VECTOR, check_arguments
 from ..energy import Energy, checked_energy
 from ..errors import BadInput, Unsuitable
 from ._adaptation import WindowAdaptation
 from ._coordinates import clamp, from_unconstrained, log_density, split_spaces, to_unconstrained
-from ._sampler import Sampler
+from ._sampler import TUNED, Sampler
 
 
 class MetropolisHastings(Sampler):
@@ -126,11 +127,8 @@ class RandomWalk(Sampler):
     target_acceptance: float = eqx.field(static=True, default=0.3)
 
     def __check_init__(self):
-        scale, rate = self.scale, self.target_acceptance
-        if isinstance(scale, (bool, str)) or (isinstance(scale, (int, float)) and not 0 < scale < np.inf):
-            raise BadInput("scale", repr(scale), "a number > 0, or None to tune it")
-        if isinstance(rate, (bool, str)) or not isinstance(rate, (int, float)) or not 0 < rate < 1:
-            raise BadInput("target_acceptance", repr(rate), "a number between 0 and 1")
+        tuned = {"scale": POSITIVE_SCALAR | TUNED, "covariance": VECTOR | TUNED}
+        check_arguments(self, **tuned, target_acceptance=FRACTION)
 
     @property
     def label(self):

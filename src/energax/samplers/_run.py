@@ -8,9 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._util.arguments import FLAG, NONE, WHOLE, check_arguments, instance, whole
+from .._util.keys import as_key
 from .._util.sizes import CHAIN_NUMBERS, chains_one_by_one, map_chunks
 from .._util.threads import map_in_threads
 from ..energy import Energy
+from ..errors import check_memory
 from ..missing import is_masked
 from ..programs import use_engine
 from ._chains import Moves, advance, find_start, reduce_info
@@ -62,12 +65,23 @@ def run_chains(
     >>> run_chains(Gibbs(), rbm, 100, key=jax.random.key(0), warmup=10)["x"].shape
     (100, 3)
     """
+    counts = {"n": WHOLE, "n_rows": WHOLE | NONE, "n_chains": WHOLE, "warmup": whole(0), "thin": WHOLE}
+    kinds = {
+        "sampler": instance(Sampler, "a sampler", "Try Gibbs()."),
+        "energy": instance(Energy, "an energy"),
+        "given": instance(dict, "a dict of rows by name") | NONE,
+        "mesh": instance(jax.sharding.Mesh, "a jax.sharding.Mesh") | NONE,
+    }
+    check_arguments(locals(), **counts, **kinds, progress=FLAG)
     given, rows = given or {}, n_rows or 1
+    size = sum(max(1, s.size) for s in energy.spaces.values())
+    check_memory("n_chains", n_chains, n_chains * size, "the states of all chains", 4)
+    if path is None:
+        check_memory("n", n, n * rows * size, "the draws", 4)
     plan = Moves(n_warmup=-(-warmup // thin), thin=thin)
     n_draws = -(-n // n_chains)
-    size = sum(max(1, s.size) for s in energy.spaces.values())
     chunk = min(rows, CHAIN_NUMBERS.rows(n_chains * (n_draws + plan.n_warmup) * size))
-    keys = jax.random.split(key, (rows, n_chains))
+    keys = jax.random.split(as_key(key), (rows, n_chains))
     method, caveat = sampler.label, sampler.caveat
     writer = None if path is None else DrawsWriter(path, n_chains, n_draws, n, method, caveat)
     run = lambda part: _run_rows(sampler, energy, part[0], part[1], n_draws, plan, progress, writer, mesh)

@@ -10,11 +10,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import Setting
 from .._util.keys import unrolled_threefry_key
 from ..energy import Energy
 from ..errors import BadInput
 from ..missing import is_masked, mask_of, value_of
 from ..spaces import Sequence
+
+#: None, for settings that the warm-up tunes.
+TUNED = Setting(lambda value: value is None, "None to tune it")
 
 
 class Sampler(eqx.Module):

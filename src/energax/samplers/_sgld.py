@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import POSITIVE_SCALAR, check_arguments
 from .._util.arrays import asarray
 from ..energy import Energy
 from ..errors import Unsuitable, check_number, check_whole_number
@@ -46,8 +47,7 @@ class StochasticGradient(Sampler):
     delay: float = eqx.field(static=True, default=1000.0, kw_only=True)
 
     def __check_init__(self):
-        if not eqx.is_array_like(self.step_size) or isinstance(self.step_size, bool | int | float):
-            check_number("step_size", self.step_size, lambda v: v > 0, "a number > 0")
+        check_arguments(self, step_size=POSITIVE_SCALAR)
         if self.batch_size is not None:
             check_whole_number("batch_size", self.batch_size)
         check_number("decay", self.decay, lambda v: 0 <= v <= 1, "a number from 0 to 1")
@@ -167,6 +167,9 @@ class SGHMC(StochasticGradient):
     """
 
     friction: float = eqx.field(default=1.0, kw_only=True)
+
+    def __check_init__(self):
+        check_arguments(self, friction=POSITIVE_SCALAR)
 
     def init_momentum(self, u):
         return jnp.zeros_like(u)

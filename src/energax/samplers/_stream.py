@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import BadInput, describe
 from ._draws import Draws
 
 _DOCUMENT, _DRAWS, _INFO = "draws.json", "draws", "info"
@@ -70,7 +70,10 @@ def read_draws(path: Any, fixed: dict[str, Any] | None = None) -> Draws:
     Traceback (most recent call last):
     energax.errors.BadInput: path: found 'no such folder' without draws.json; expected a folder of draws. ...
     """
-    folder = Path(path)
+    try:
+        folder = Path(path)
+    except (TypeError, ValueError):
+        raise BadInput("path", describe(path), "a folder of draws") from None
     if not (folder / _DOCUMENT).is_file():
         found = f"{str(path)!r} without {_DOCUMENT}"
         raise BadInput(

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.arguments import NONE, check_arguments, instance, number
 from ..energy import Energy, checked_energy
-from ..errors import BadInput, check_whole_number
+from ..errors import BadInput, check_memory, check_whole_number
 from ..spaces import fixed
 from ._hamiltonian import NUTS
 from ._sampler import Sampler
@@ -73,13 +74,10 @@ class ParallelTempering(Sampler):
         if not isinstance(self.sampler, Sampler):
             raise BadInput("sampler", type(self.sampler).__name__, "a sampler, such as NUTS()")
         check_whole_number("n_temperatures", self.n_temperatures, 2)
-        hottest = self.max_temperature
-        if (
-            isinstance(hottest, (bool, str))
-            or not isinstance(hottest, (int, float))
-            or not 1 < hottest < np.inf
-        ):
-            raise BadInput("max_temperature", repr(hottest), "a number > 1")
+        check_memory("n_temperatures", self.n_temperatures, self.n_temperatures, "one number for each", 4)
+        hottest = number(lambda value: 1 < value < np.inf, "a number > 1")
+        ladder = instance(Ladder, "a Ladder of its warm-up") | NONE
+        check_arguments(self, max_temperature=hottest, ladder=ladder)
 
     @property
     def label(self):

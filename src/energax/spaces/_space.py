@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 
 from .._util import sizes
 from .._util.arrays import asarray
-from ..errors import BadInput
+from ..errors import BadInput, check_memory
 from ..missing import Masked, any_nan
 
 
@@ -31,8 +32,9 @@ class Space:
     is_unconstrained: ClassVar[bool] = False  # whether the space is ℝ itself, and the bijection the identity
 
     def __init__(self, *shape: int):
-        if any(not isinstance(s, (int, np.integer)) or s < 0 for s in shape):
+        if any(not isinstance(s, (int, np.integer)) or isinstance(s, bool) or s < 0 for s in shape):
             raise BadInput(f"{type(self).__name__} shape", repr(shape), "sizes that are whole numbers >= 0")
+        check_memory(f"{type(self).__name__} shape", shape, math.prod(map(int, shape)), "one value", 4)
         self.shape = tuple(int(s) for s in shape)
 
     def _arguments(self) -> tuple:

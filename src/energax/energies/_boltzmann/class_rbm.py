@@ -7,6 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import (
+    MATRIX,
+    VECTOR,
+    WEIGHT_SCALAR,
+    check_arguments,
+    check_layer_sizes,
+    instance,
+    whole,
+)
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
 from ...energy import Energy, enumerated_free_energy
@@ -42,6 +51,8 @@ class ClassRBM(Energy):
     label_bias: jax.Array
 
     def __check_init__(self):
+        rbm = instance(RBM, "an RBM of energax.energies")
+        check_arguments(self, rbm=rbm, label_weight=MATRIX, label_bias=VECTOR)
         expected = (self.label_bias.shape[-1], self.rbm.hidden_bias.shape[-1])
         if tuple(self.label_weight.shape[-2:]) != expected:
             raise BadInput("label_weight", f"shape {self.label_weight.shape}", f"{expected}, from the biases")
@@ -59,6 +70,8 @@ class ClassRBM(Energy):
         hidden: Units | None = None,
     ) -> ClassRBM:
         """A machine with normal weights of standard deviation `scale` and biases of 0."""
+        check_arguments(locals(), n_classes=whole(2), scale=WEIGHT_SCALAR)
+        check_layer_sizes("n_classes", (n_classes, 1))
         first, second = jax.random.split(as_key(key))
         rbm = RBM.random(n_visible, n_hidden, key=first, scale=scale, visible=visible, hidden=hidden)
         shape = (n_classes, rbm.hidden_bias.shape[0])

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import MATRIX, WEIGHT_SCALAR, WHOLE, check_arguments, check_layer_sizes, instance
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
 from ...energy import Energy, log_partition_cost
@@ -43,6 +44,8 @@ class ConditionalRBM(Energy):
     inputs = frozenset({"u"})
 
     def __check_init__(self):
+        rbm = instance(RBM, "an RBM of energax.energies")
+        check_arguments(self, rbm=rbm, input_weight=MATRIX, input_hidden_weight=MATRIX)
         n = self.input_weight.shape[-2]
         for name, layer in (("input_weight", self.rbm.bias), ("input_hidden_weight", self.rbm.hidden_bias)):
             shape = tuple(getattr(self, name).shape[-2:])
@@ -62,6 +65,8 @@ class ConditionalRBM(Energy):
         hidden: Units | None = None,
     ) -> ConditionalRBM:
         """A machine with normal weights of standard deviation `scale` and biases of 0."""
+        check_arguments(locals(), n_inputs=WHOLE, n_visible=WHOLE, n_hidden=WHOLE, scale=WEIGHT_SCALAR)
+        check_layer_sizes("n_inputs", (n_inputs, n_visible + n_hidden))
         keys = jax.random.split(as_key(key), 3)
         rbm = RBM.random(n_visible, n_hidden, key=keys[0], scale=scale, visible=visible, hidden=hidden)
         draw = lambda key, layer: scale * jax.random.normal(key, (n_inputs, layer.shape[0]))

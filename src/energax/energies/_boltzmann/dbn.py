@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import MATRIX, VECTOR, WHOLE, check_arguments, check_each, instance
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
 from ...energy import Energy, log_partition_cost
@@ -30,6 +31,14 @@ class Recognition(eqx.Module):
 
     weight: jax.Array
     bias: jax.Array
+
+    def __check_init__(self):
+        check_arguments(self, weight=MATRIX, bias=VECTOR)
+        if self.weight.shape[-1] != self.bias.shape[-1]:
+            raise BadInput("weight", f"shape {self.weight.shape}", f"(…, {self.bias.shape[-1]}), as the bias")
+
+
+_RBM = instance(RBM, "an RBM of energax.energies")
 
 
 class DeepBeliefNetwork(Energy):
@@ -57,10 +66,12 @@ class DeepBeliefNetwork(Energy):
     recognition: tuple[Recognition, ...]
 
     def __init__(self, layers: Sequence[RBM], top: RBM, recognition: Sequence[Recognition] | None = None):
-        self.layers, self.top = tuple(layers), top
+        check_arguments({"top": top}, top=_RBM)
+        self.layers, self.top = check_each("layers", layers, _RBM, "RBMs, from the bottom"), top
         if recognition is None:
             recognition = [Recognition(rbm.weight, rbm.hidden_bias) for rbm in layers]
-        self.recognition = tuple(recognition)
+        expected = instance(Recognition, "a Recognition of energax.energies")
+        self.recognition = check_each("recognition", recognition, expected, "one for every directed layer")
         stack = (*self.layers, top)
         if not self.layers or len(self.recognition) != len(self.layers):
             found = f"{len(self.layers)} layers, {len(self.recognition)} of recognition weights"
@@ -83,7 +94,7 @@ class DeepBeliefNetwork(Energy):
 
         visible: the units of x; None is binary, as all other layers are.
         """
-        if len(sizes) < 3:
+        if len(check_each("sizes", sizes, WHOLE, "three or more sizes of layers")) < 3:
             raise BadInput("sizes", repr(tuple(sizes)), "three or more sizes", "With two, use RBM.random.")
         keys = jax.random.split(as_key(key), len(sizes) - 1)
         kinds = [visible, *[None] * (len(sizes) - 2)]

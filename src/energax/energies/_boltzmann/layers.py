@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import MATRIX, VECTOR, WEIGHT_SCALAR, WHOLE, check_each, check_layer_sizes
 from ..._util.keys import as_key
 from ...errors import BadInput
 
@@ -23,6 +24,8 @@ def layer_names(n_layers: int) -> tuple[str, ...]:
 
 def check_stack(weights: Sequence[Any], biases: Sequence[Any]) -> None:
     """Raise `BadInput` unless there is one weight matrix between every two neighbouring layers."""
+    check_each("weights", weights, MATRIX, "a matrix between every two layers")
+    check_each("biases", biases, VECTOR, "a vector for every layer")
     if len(weights) < 1 or len(biases) != len(weights) + 1:
         found = f"{len(weights)} and {len(biases)} biases"
         raise BadInput("weights", found, "one more layer of biases than matrices of weights")
@@ -34,8 +37,10 @@ def check_stack(weights: Sequence[Any], biases: Sequence[Any]) -> None:
 
 def random_stack(sizes: Sequence[int], key: Any, scale: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return normal weights between layers of these sizes, and biases of 0."""
-    if len(sizes) < 2 or any(not isinstance(n, int) or n < 1 for n in sizes):
+    if len(check_each("sizes", sizes, WHOLE, "the units of two or more layers")) < 2:
         raise BadInput("sizes", repr(tuple(sizes)), "two or more whole numbers >= 1")
+    check_layer_sizes("sizes", sizes)
+    WEIGHT_SCALAR.check("scale", scale)
     keys = jax.random.split(as_key(key), len(sizes) - 1)
     pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
     weights = tuple(scale * jax.random.normal(k, (n, m)) for n, m, k in pairs)

@@ -7,6 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import (
+    FLAG,
+    MATRIX,
+    NONE,
+    VECTOR,
+    WEIGHT_SCALAR,
+    WHOLE,
+    check_arguments,
+    check_layer_sizes,
+    whole,
+)
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
 from ..._util.xla import softplus
@@ -50,6 +61,9 @@ class BoltzmannMachine(Energy):
     hidden_weight: jax.Array | None = None
 
     def __check_init__(self):
+        biases = {"bias": VECTOR, "hidden_bias": VECTOR | NONE}
+        weights = dict.fromkeys(("visible_weight", "weight", "hidden_weight"), MATRIX | NONE)
+        check_arguments(self, **biases, **weights)
         d = self.bias.shape[-1]
         if (self.weight is None) != (self.hidden_bias is None):
             found = "None" if self.weight is None else "hidden_bias=None"
@@ -67,6 +81,9 @@ class BoltzmannMachine(Energy):
         cls, n_visible: int, n_hidden: int = 0, *, key: Any, scale: float = 0.01, hidden_lateral: bool = True
     ) -> BoltzmannMachine:
         """A machine with normal weights and biases of 0; `hidden_lateral=False` leaves out M."""
+        counts = {"n_visible": WHOLE, "n_hidden": whole(0), "hidden_lateral": FLAG}
+        check_arguments(locals(), **counts, scale=WEIGHT_SCALAR)
+        check_layer_sizes("n_visible, n_hidden", (n_visible + n_hidden,) * 2)
         keys = jax.random.split(as_key(key), 3)
         draw = lambda key, *shape: scale * jax.random.normal(key, shape)
         bias, visible = jnp.zeros(n_visible), draw(keys[0], n_visible, n_visible)

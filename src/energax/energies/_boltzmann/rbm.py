@@ -7,6 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import (
+    MATRIX,
+    NONE,
+    POSITIVE,
+    VECTOR,
+    WEIGHT_SCALAR,
+    WHOLE,
+    check_arguments,
+    check_layer_sizes,
+    instance,
+)
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
 from ..._util.xla import softplus
@@ -16,9 +27,12 @@ from ...missing import is_masked, mask_of, value_of
 from ...spaces import Binary, Positive, Real, parameter
 from .units import BinaryUnits, GaussianUnits, Units
 
+_UNITS = instance(Units, "units of energax.energies", "Try BinaryUnits().")
+
 
 def _check_layers(machine: RBM | GaussianRBM) -> None:
     """Raise `BadInput` unless there is one weight per pair of a visible and a hidden unit."""
+    check_arguments(machine, weight=MATRIX, bias=VECTOR, hidden_bias=VECTOR)
     expected = (machine.bias.shape[-1], machine.hidden_bias.shape[-1])
     if tuple(machine.weight.shape[-2:]) != expected:
         raise BadInput("weight", f"shape {machine.weight.shape}", f"{expected}, from the two biases")
@@ -61,10 +75,7 @@ class RBM(Energy):
 
     def __check_init__(self):
         _check_layers(self)
-        for name in ("visible", "hidden"):
-            if not isinstance(getattr(self, name), Units):
-                found = type(getattr(self, name)).__name__
-                raise BadInput(name, found, "units of energax.energies", "Try BinaryUnits().")
+        check_arguments(self, visible=_UNITS, hidden=_UNITS)
         if isinstance(self.visible, GaussianUnits) and isinstance(self.hidden, GaussianUnits):
             remedy = "Use Gaussian units in one layer, and binary or rectified ones in the other."
             raise BadInput(
@@ -84,8 +95,11 @@ class RBM(Energy):
         hidden: Units | None = None,
     ) -> RBM:
         """A machine with normal weights of standard deviation `scale` and biases of 0."""
+        units = {"visible": _UNITS | NONE, "hidden": _UNITS | NONE}
+        check_arguments(locals(), n_visible=WHOLE, n_hidden=WHOLE, scale=WEIGHT_SCALAR, **units)
         visible, hidden = visible or BinaryUnits(), hidden or BinaryUnits()
         n, m = n_visible * visible.fields_per_unit, n_hidden * hidden.fields_per_unit
+        check_layer_sizes("n_visible, n_hidden", (n, m))
         weight = scale * jax.random.normal(as_key(key), (n, m))
         return cls(weight, jnp.zeros(n), jnp.zeros(m), visible, hidden)
 
@@ -186,6 +200,7 @@ class GaussianRBM(Energy):
 
     def __check_init__(self):
         _check_layers(self)
+        check_arguments(self, scale=POSITIVE)
 
     @classmethod
     def random(
@@ -195,6 +210,8 @@ class GaussianRBM(Energy):
 
         Unless a `scale` is given, it is learned, one number per feature, from 1 on.
         """
+        check_arguments(locals(), n_visible=WHOLE, n_hidden=WHOLE, spread=WEIGHT_SCALAR)
+        check_layer_sizes("n_visible, n_hidden", (n_visible, n_hidden))
         weight = spread * jax.random.normal(as_key(key), (n_visible, n_hidden))
         scale = jnp.ones(n_visible) if scale is None else scale
         return cls(weight, jnp.zeros(n_visible), jnp.zeros(n_hidden), scale)

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import POSITIVE, check_arguments
 from ..._util.xla import softplus
-from ...errors import BadInput, check_whole_number
+from ...errors import BadInput, check_memory, check_whole_number
 from ...spaces import Binary, Categorical, Positive, Real, Space, parameter
 
 #: How far the mean of an initial unit stays from the ends of its range, in counts.
@@ -132,6 +133,7 @@ class SoftmaxUnits(Units):
 
     def __check_init__(self):
         check_whole_number("k", self.k, 2)
+        check_memory("k", self.k, self.k, "the values of one unit", 4)
 
     @property
     def fields_per_unit(self):
@@ -176,6 +178,9 @@ class GaussianUnits(Units):
     """
 
     scale: Any = parameter(Positive(), default=1.0)
+
+    def __check_init__(self):
+        check_arguments(self, scale=POSITIVE)
 
     def space(self, n_fields):
         return Real(n_fields)
@@ -236,6 +241,7 @@ class RectifiedUnits(Units):
 
     def __check_init__(self):
         check_whole_number("n", self.n)
+        check_memory("n", self.n, self.n, "the values of one unit", 4)
 
     @property
     def _log_measure(self) -> np.ndarray:

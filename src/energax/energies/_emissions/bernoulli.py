@@ -8,7 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..._util.arrays import asarray, take_rows
+from ..._util.arguments import FINITE_NOT_NEGATIVE, check_arguments, read_array
+from ..._util.arrays import take_rows
 from ...algorithms.optimise.kmeans import initial_centers
 from ...batch import safe_divide
 from ...errors import BadInput
@@ -39,11 +40,10 @@ class Bernoullis(Emission):
     pseudocount: float = eqx.field(static=True, default=0.0)
 
     def __init__(self, probs: Any, pseudocount: float = 0.0):
-        probs = asarray(probs)
+        probs = read_array("probs", probs)
         if probs.ndim != 2:
             raise BadInput("probs", f"shape {probs.shape}", "(k, d): one row per component")
-        if pseudocount < 0:
-            raise BadInput("pseudocount", repr(pseudocount), "a number >= 0")
+        check_arguments(locals(), pseudocount=FINITE_NOT_NEGATIVE)
         self.probs, self.pseudocount = probs, float(pseudocount)
 
     @property

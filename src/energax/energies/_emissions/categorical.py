@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import is_real, read_array
 from ..._util.arrays import asarray, take_rows
 from ..._util.xla import prevent_fusion
 from ...errors import BadInput
@@ -37,13 +38,13 @@ class Categoricals(Emission):
     prior: Any = fixed(default=0.0)
 
     def __init__(self, probs: Any, prior: Any = 0.0):
-        probs = asarray(probs)
+        probs = read_array("probs", probs)
         if probs.ndim not in (2, 3):
             raise BadInput("probs", f"shape {probs.shape}", "(k, symbols), or (columns, k, symbols)")
         if is_concrete(probs):
             Simplex(probs.shape[-1]).check(np.asarray(probs), "probs", missing=False)
         self.probs = probs
-        self.prior = prior if isinstance(prior, int | float) else asarray(prior)
+        self.prior = prior if is_real(prior) else read_array("prior", prior)
 
     @property
     def spaces(self):

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.arrays import asarray, take_rows
+from ..._util.arguments import check_arguments, one_of, read_array
+from ..._util.arrays import take_rows
 from ...algorithms.optimise.kmeans import assignment_sums, initial_centers, nearest_center, squared_distances
 from ...energy import Energy, is_static_value
 from ...errors import BadInput
@@ -45,13 +46,12 @@ class Centroids(Energy):
     marginalises = frozenset({"x"})
 
     def __init__(self, centers: Any, start: str = "k-means++", active: Any = None):
-        centers = asarray(centers)
+        centers = read_array("centers", centers)
         if centers.ndim != 2:
             raise BadInput("centers", f"shape {centers.shape}", "(k, d): one row per centre")
-        if start not in ("k-means++", "random_from_data"):
-            raise BadInput("start", repr(start), "'k-means++' or 'random_from_data'")
+        check_arguments(locals(), start=one_of("k-means++", "random_from_data"))
         self.centers, self.start = centers, start
-        self.active = None if active is None else asarray(active)
+        self.active = None if active is None else read_array("active", active)
 
     @property
     def spaces(self):

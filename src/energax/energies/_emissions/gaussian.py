@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.arrays import asarray, take_rows
+from ..._util.arguments import check_arguments, one_of, read_array
+from ..._util.arrays import take_rows
 from ...algorithms.gaussian.missing import expected_rows, labelled_energies, labelled_moments
 from ...algorithms.optimise.kmeans import START_NAMES, column_moments, initial_centers
 from ...batch import safe_divide
@@ -49,18 +50,17 @@ class Gaussians(Emission):
     prior: NormalPrior | None = None
 
     def __init__(self, means: Any, covariance: Any, start: str = "kmeans", prior: NormalPrior | None = None):
-        means = asarray(means)
+        means = read_array("means", means)
         if means.ndim != 2:
             raise BadInput("means", f"shape {means.shape}", "(k, d): one row per component")
         if not isinstance(covariance, Covariance):
-            covariance = Full(asarray(covariance))
+            covariance = Full(read_array("covariance", covariance))
         covariance.check(*means.shape)
         for name, leaf in vars(covariance).items():
             space = field_metadata(covariance, name).get("space")
             if space is not None and is_concrete(leaf) and not np.all(space._is_valid(np.asarray(leaf))):
                 raise BadInput(f"covariance.{name}", "values outside their space", space.description())
-        if start not in START_NAMES:
-            raise BadInput("start", repr(start), f"one of {', '.join(map(repr, START_NAMES))}")
+        check_arguments(locals(), start=one_of(*START_NAMES))
         self.means, self.covariance, self.start, self.prior = means, covariance, start, prior
 
     @property

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.arrays import asarray
+from ..._util.arguments import check_arguments, instance, is_real, read_array
 from ...algorithms.optimise.kmeans import column_moments, initial_centers, nearest_center
 from ...batch import safe_divide, update_counted
+from ...energy import Energy
 from ...errors import BadInput
 from ...parameters import m_step, recenter
 from ...spaces import Categorical, PositiveDefinite, Simplex, fixed, is_concrete, parameter
@@ -41,14 +42,15 @@ class Mixtures(Emission):
     prior: Any = fixed(default=0.0)
 
     def __init__(self, components: Any, weights: Any, prior: Any = 0.0):
-        weights = asarray(weights)
+        weights = read_array("weights", weights)
+        check_arguments(locals(), components=instance(Energy, "an emission of energax.energies"))
         n = components.spaces["z"].k
         if weights.ndim != 2 or weights.size != n:
             raise BadInput("weights", f"shape {weights.shape}", f"(states, components), {n} numbers in all")
         if is_concrete(weights):
             Simplex(weights.shape[1]).check(np.asarray(weights), "weights", missing=False)
         self.components, self.weights = components, weights
-        self.prior = prior if isinstance(prior, int | float) else asarray(prior)
+        self.prior = prior if is_real(prior) else read_array("prior", prior)
 
     @property
     def spaces(self):

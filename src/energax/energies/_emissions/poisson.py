@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from ..._util.arguments import is_real, read_array
 from ..._util.arrays import asarray, take_rows
 from ...algorithms.optimise.kmeans import initial_centers
 from ...batch import safe_divide
@@ -39,13 +40,14 @@ class Poissons(Emission):
     prior_weight: Any = fixed(default=0.0)
 
     def __init__(self, rates: Any, prior_count: Any = 0.0, prior_weight: Any = 0.0):
-        rates = asarray(rates)
+        rates = read_array("rates", rates)
         if rates.ndim != 2:
             raise BadInput("rates", f"shape {rates.shape}", "(k, d): one row per component")
         if is_concrete(rates) and not (np.isfinite(rates) & (np.asarray(rates) > 0)).all():
             raise BadInput("rates", f"{np.asarray(rates).ravel()[:3]}…", "finite numbers > 0")
-        number = lambda a: a if isinstance(a, int | float) else asarray(a)
-        self.rates, self.prior_count, self.prior_weight = rates, number(prior_count), number(prior_weight)
+        number = lambda name, value: value if is_real(value) else read_array(name, value)
+        self.rates, self.prior_count = rates, number("prior_count", prior_count)
+        self.prior_weight = number("prior_weight", prior_weight)
 
     @property
     def spaces(self):

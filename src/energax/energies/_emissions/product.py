@@ -8,9 +8,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..._util.arguments import check_each, instance, whole
 from ..._util.arrays import asarray
 from ...distributions import ColumnsDistribution
+from ...energy import Energy
 from ...errors import BadInput
 from ...missing import Masked, is_masked, value_of
 from ...parameters import m_step, recenter
@@ -39,15 +42,19 @@ class Product(Emission):
     columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def __init__(self, parts: Rows[Any], columns: Rows[Rows[int]] | None = None):
-        parts = tuple(parts)
+        emission = instance(Energy, "an emission of energax.energies")
+        parts = check_each("parts", parts, emission, "emissions")
         if not parts:
             raise BadInput("parts", "none", "at least one emission")
         widths = [max(1, part.spaces["x"].size) for part in parts]
         if columns is None:
             ends = [sum(widths[: i + 1]) for i in range(len(widths))]
             columns = [range(end - width, end) for end, width in zip(ends, widths, strict=True)]
-        columns = tuple(tuple(int(c) for c in each) for each in columns)
-        if [len(c) for c in columns] != widths:
+        listed = lambda each: list(each) if isinstance(each, range | np.ndarray) else each
+        entries = [listed(each) for each in columns] if isinstance(columns, list | tuple) else columns
+        entries = check_each("columns", entries, instance((list, tuple), "a list"), "columns of every part")
+        indices = tuple(check_each("columns", each, whole(0), "indices of columns") for each in entries)
+        if [len(c) for c in indices] != widths:
             raise BadInput("columns", f"{columns}", f"{widths} columns for the {len(parts)} parts")
         if sorted(c for each in columns for c in each) != list(range(sum(widths))):
             raise BadInput("columns", f"{columns}", f"each of 0 to {sum(widths) - 1} once")
@@ -57,7 +64,7 @@ class Product(Emission):
         for i, part in enumerate(parts):
             if not part.normalised or not part.knows("row_energies"):
                 raise BadInput(f"parts[{i}]", type(part).__name__, "an emission: p(x | z), normalised")
-        self.parts, self.columns = parts, columns
+        self.parts, self.columns = parts, indices
 
     @property
     def spaces(self):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import check_each, instance
 from ...algorithms.factors.model import find_cycle
 from ...algorithms.factors.tables import Tables
 from ...algorithms.gaussian.conditional import ConditionalGaussianModel, draw, log_evidence
@@ -19,7 +20,7 @@ from ...graph import Structure, TableModel
 from ...parameters import with_energy_precision
 from ...spaces import fixed
 from .conditional_table import ConditionalTable
-from .factor_graph import Network, to_table_model
+from .factor_graph import Network, read_states_by_name, to_table_model
 from .from_data import as_graph, count_states, learn_network
 from .linear_gaussian import Constant, LinearGaussian
 from .statistics import expected_statistics, reference_means
@@ -62,11 +63,16 @@ class BayesianNetwork(Network):
     prior: Any = fixed(default=0.0)
 
     def __init__(self, tables: Any, states: Mapping[str, Iterable[str]] | None = None, *, prior: float = 0.0):
+        states = read_states_by_name(states)
         if isinstance(tables, Mapping):
-            tables = [_as_node(name, value, states or {}) for name, value in tables.items()]
+            tables = [_as_node(name, value, states) for name, value in tables.items()]
         if not eqx.is_array(prior):  # an array may be traced
             check_number("prior", prior)
-        self.nodes, self.prior = tuple(tables), prior
+        node = instance((ConditionalTable, LinearGaussian, Constant), "a table or a LinearGaussian")
+        self.nodes, self.prior = (
+            check_each("tables", tables, node, "tables by name, or a list of them"),
+            prior,
+        )
         self._check()
 
     def _check(self) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...algorithms.factors.model import row_sum_error
 from ...energy import Energy
-from ...errors import BadInput
+from ...errors import BadInput, describe
 from ...parameters import with_energy_precision
 from ...spaces import Categorical, Simplex, is_concrete, parameter
-from .factor_graph import as_array, as_labels
+from .factor_graph import as_array, read_states
 
 
 class ConditionalTable(Energy):
@@ -32,10 +32,12 @@ class ConditionalTable(Energy):
     states: tuple[tuple[str, ...] | None, ...] = eqx.field(static=True)
 
     def __init__(self, child: str, parents: Iterable[str], table: Any, states: Iterable[Any] | None = None):
+        if not isinstance(parents, Iterable) or isinstance(parents, bytes):
+            raise BadInput("parents", describe(parents), "names of variables")
         self.child, self.parents = str(child), tuple(map(str, parents))
         self.table = as_array(table)
         over = (*self.parents, self.child)
-        self.states = (None,) * len(over) if states is None else tuple(map(as_labels, states))
+        self.states = read_states(states, over)
         shape = self.table.shape
         if len(shape) != len(over) or len(set(over)) != len(over) or 0 in shape:
             found = f"shape {shape} for p({self.child} | {', '.join(self.parents)})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import NAME, NONE, check_each, instance
 from ..._util.arrays import asarray
 from ...algorithms.factors.tables import Tables
 from ...algorithms.junction.tree import JunctionTree
 from ...energy import Energy
-from ...errors import BadInput
+from ...errors import BadInput, describe
 from ...finite import Assignments, table
 from ...graph import TableModel
 from ...missing import is_masked
@@ -50,7 +51,8 @@ class Factor(Energy):
         log_table: Any = None,
         states: Iterable[Any] | None = None,
     ):
-        self.names = (names,) if isinstance(names, str) else tuple(names)
+        listed = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
+        self.names = check_each("names", [names] if isinstance(names, str) else listed, NAME, "names")
         if (values is None) == (log_table is None):
             raise BadInput("values", "both or neither of values and log_table", "one of them")
         if log_table is None:
@@ -60,7 +62,7 @@ class Factor(Energy):
         if len(shape) != len(self.names) or len(set(self.names)) != len(self.names):
             found = f"shape {shape} for ({', '.join(self.names)})"
             raise BadInput("values", found, "one axis per name, all names different")
-        self.states = (None,) * len(self.names) if states is None else tuple(map(as_labels, states))
+        self.states = read_states(states, self.names)
 
     @property
     def spaces(self):
@@ -70,6 +72,24 @@ class Factor(Energy):
     @with_energy_precision
     def __call__(self, **values):
         return -self.log_table[tuple(values[name] for name in self.names)]
+
+
+def read_states(states: Any, names: Sequence[str]) -> tuple[tuple[str, ...] | None, ...]:
+    """Return the names of the states of every variable; raise unless they are one list per variable."""
+    if states is None:
+        return (None,) * len(names)
+    kind = instance((list, tuple, range, np.ndarray), "names of states") | NONE
+    found = check_each("states", states, kind, "the names of the states of every variable")
+    if len(found) != len(names):
+        raise BadInput("states", f"{len(found)} lists", f"{len(names)}, one per variable")
+    return tuple(map(as_labels, found))
+
+
+def read_states_by_name(states: Any) -> Mapping[str, Any]:
+    """Return the names of states by variable; raise unless they are a dict."""
+    if states is not None and not isinstance(states, Mapping):
+        raise BadInput("states", describe(states), "names of states by variable, a dict")
+    return states or {}
 
 
 def as_labels(states: Any) -> tuple[str, ...] | None:
@@ -277,6 +297,8 @@ class FactorGraph(Network):
     factors: tuple[Energy, ...]
 
     def __init__(self, factors: Iterable[Energy]):
+        if not isinstance(factors, Iterable) or isinstance(factors, str | bytes):
+            raise BadInput("factors", describe(factors), "energies over finite variables")
         self.factors = tuple(factors)
         wrong = [type(f).__name__ for f in self.factors if not isinstance(f, Energy)]
         if wrong or not self.factors:
@@ -310,7 +332,8 @@ class MarkovField(FactorGraph):
 
     def __init__(self, tables: Any, states: Mapping[str, Iterable[str]] | None = None):
         if isinstance(tables, Mapping):
-            tables = [_factor(names, values, states or {}) for names, values in tables.items()]
+            states = read_states_by_name(states)
+            tables = [_factor(names, values, states) for names, values in tables.items()]
         super().__init__(tables)
 
     @classmethod

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import POSITIVE_NUMBER, check_arguments
 from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, solve_lower
 from ...energy import Energy
-from ...errors import BadInput
+from ...errors import BadInput, as_numbers, describe
 from ...missing import mask_of, value_of
 from ...parameters import with_energy_precision
 from ...spaces import Categorical, Positive, Real, fixed, is_concrete, parameter
@@ -65,8 +66,7 @@ class LinearGaussian(Energy):
         self.child, self.parents, self.finite_parents = str(child), _names(parents), _names(given)
         if len(set(self.names)) != len(self.names):
             raise BadInput("parents, given", f"{list(self.names[:-1])} for {child!r}", "different names")
-        if not floor > 0:
-            raise BadInput("floor", repr(floor), "a variance > 0")
+        check_arguments(locals(), floor=POSITIVE_NUMBER)
         self.floor = float(floor)
         size = len(self.parents)
         weights, bias, variance = _same_precision(
@@ -228,6 +228,8 @@ class Constant(Energy):
 
 
 def _names(names: Iterable[str] | str) -> tuple[str, ...]:
+    if not isinstance(names, Iterable) or isinstance(names, bytes):
+        raise BadInput("parents, given", describe(names), "names of variables")
     return (names,) if isinstance(names, str) else tuple(map(str, names))
 
 
@@ -242,8 +244,8 @@ def _real(values: Any, dtype: Any = None) -> jax.Array:
     if isinstance(values, jax.Array) and (dtype is None or values.dtype == dtype):
         return values
     if is_concrete(values):
-        values = np.asarray(values)
-        if values.dtype.kind not in "biuf":
+        values = np.asarray(as_numbers("LinearGaussian", values, "real numbers"))
+        if not np.isrealobj(values):
             raise BadInput("LinearGaussian", f"dtype {values.dtype}", "real numbers")
         return as_array(values.astype(float if dtype is None else dtype))
     return values.astype(dtype)

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import numpy as np
 
+from ..._util.arguments import FINITE_NOT_NEGATIVE, check_arguments, number
 from ...errors import BadInput
 from .ngram_counts import NGramCounts, continuation_counts
 
@@ -44,8 +45,7 @@ class AddK(Smoothing):
     backs_off: ClassVar[bool] = False
 
     def __check_init__(self):
-        if not 0 <= self.k < np.inf:
-            raise BadInput("k", repr(self.k), "a finite number >= 0")
+        check_arguments(self, k=FINITE_NOT_NEGATIVE)
 
     def levels(self, counts, n_values):
         out = []
@@ -80,8 +80,7 @@ class KneserNey(Smoothing):
     discounts: Literal[1, 3] = 3
 
     def __check_init__(self):
-        if self.discounts not in (1, 3):
-            raise BadInput("discounts", repr(self.discounts), "1 or 3 (modified)")
+        check_arguments(self, discounts=number(lambda n: n in (1, 3), "1 or 3 (modified)"))
 
     def levels(self, counts, n_values):
         out, lower = [], np.full(1, 1.0 / n_values)

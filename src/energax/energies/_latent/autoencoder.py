@@ -8,10 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import WHOLE, check_arguments
 from ...energy import Energy
 from ...errors import BadInput
 from ...nn import EncoderDecoder, reinitialise
-from .likelihoods import Gaussian, n_features_of, n_outputs_of
+from .likelihoods import Gaussian, as_likelihood, n_features_of, n_outputs_of, output_size
 
 
 class Autoencoder(Energy):
@@ -44,14 +45,12 @@ class Autoencoder(Energy):
             expected = "an object with encode and decode, such as nn.EncoderDecoder or nn.TiedLayers"
             raise BadInput("network", type(network).__name__, expected)
         self.network, self.n_features = network, n_features
-        self.likelihood = Gaussian(1.0) if likelihood is None else likelihood
-        out = eqx.filter_eval_shape(
-            lambda x: network.decode(network.encode(x)),
-            jax.ShapeDtypeStruct((n_features,), jnp.zeros(()).dtype),
-        )
+        check_arguments(locals(), n_features=WHOLE)
+        self.likelihood = as_likelihood(likelihood, Gaussian(1.0))
         n_outputs = n_outputs_of(self.likelihood, n_features)
-        if out.shape != (n_outputs,):
-            raise BadInput("network", f"an output of shape {out.shape}", f"({n_outputs},)")
+        found = output_size(lambda x: network.decode(network.encode(x)), n_features)
+        if found != n_outputs:
+            raise BadInput("network", f"an output of shape ({found},)", f"({n_outputs},)")
         n_features_of(self.likelihood, n_outputs)
 
     @classmethod
@@ -59,7 +58,8 @@ class Autoencoder(Energy):
         cls, n_features: int, n_code: int, likelihood: Any = None, *, key: Any, **network: Any
     ) -> Autoencoder:
         """Two multilayer perceptrons; `width`, `depth` and `activation` go to `nn.mlp`."""
-        likelihood = Gaussian(1.0) if likelihood is None else likelihood
+        check_arguments(locals(), n_features=WHOLE, n_code=WHOLE)
+        likelihood = as_likelihood(likelihood, Gaussian(1.0))
         n_outputs = n_outputs_of(likelihood, n_features)
         built = EncoderDecoder.random(n_features, n_code, n_outputs, key=key, **network)
         return cls(built, n_features, likelihood)

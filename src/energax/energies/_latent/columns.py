@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import Setting, check_each, whole
 from ...distributions import ColumnsDistribution
 from ...errors import BadInput
 from ...spaces import Space
 from .categorical import as_index, check_n_values
-from .likelihoods import Likelihood
+from .likelihoods import Likelihood, as_likelihood
 
 
 class MixtureLikelihood(Likelihood):
@@ -93,6 +94,12 @@ class MixtureOutput(eqx.Module):
         return self.likelihood.mean(self.output)
 
 
+_PAIR = Setting(
+    lambda pair: isinstance(pair, tuple | list) and len(pair) == 2 and pair[0] is not None,
+    "a pair (likelihood, columns)",
+)
+
+
 class Columns(Likelihood):
     """Likelihoods of different kinds, each for some columns of x, independent given z.
 
@@ -113,7 +120,10 @@ class Columns(Likelihood):
     columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def __init__(self, parts: Sequence[tuple[Any, Sequence[int]]]):
-        parts = [(likelihood, tuple(int(c) for c in columns)) for likelihood, columns in parts]
+        parts = [
+            (as_likelihood(likelihood, None), check_each("columns", columns, whole(0), "indices of columns"))
+            for likelihood, columns in check_each("parts", parts, _PAIR, "pairs (likelihood, columns)")
+        ]
         flat = sorted(c for _, columns in parts for c in columns)
         if not flat or flat != list(range(len(flat))):
             found = f"columns {[columns for _, columns in parts]}"

@@ -9,14 +9,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import FUNCTION, WHOLE, check_arguments
 from ..._util.methods import plain_method
 from ...energy import Energy
 from ...errors import BadInput, Intractable
 from ...nn import embed_value, embedded_size, mlp, reinitialise
 from ...spaces import Space
 from .decoder import log_likelihood
-from .likelihoods import Bernoulli, n_features_of, n_outputs_of
-from .priors import StandardNormal
+from .likelihoods import Bernoulli, as_likelihood, n_features_of, n_outputs_of, output_size
+from .priors import as_prior
 
 
 class ConditionalDecoder(Energy):
@@ -53,22 +54,21 @@ class ConditionalDecoder(Energy):
     def __init__(self, network: Callable[[Any], Any], latent: Any, given: Space, likelihood: Any = None):
         if not isinstance(given, Space):
             raise BadInput("given", repr(given), "a space, such as Categorical(10) or Real(2)")
+        check_arguments(locals(), network=FUNCTION)
         self.network, self.given_space = network, given
-        self.latent = StandardNormal(latent) if isinstance(latent, int) else latent
-        self.likelihood = Bernoulli() if likelihood is None else likelihood
+        self.latent = as_prior(latent)
+        self.likelihood = as_likelihood(likelihood, Bernoulli())
         n_in = self.latent.width + embedded_size(given)
-        out = eqx.filter_eval_shape(network, jax.ShapeDtypeStruct((n_in,), jnp.zeros(()).dtype))
-        if len(out.shape) != 1:
-            raise BadInput("network", f"an output of shape {out.shape}", "(d,): one number per feature")
-        self.n_features = n_features_of(self.likelihood, out.shape[0])
+        self.n_features = n_features_of(self.likelihood, output_size(network, n_in))
 
     @classmethod
     def random(
         cls, n_features: int, latent: Any, given: Space, likelihood: Any = None, *, key: Any, **network: Any
     ) -> ConditionalDecoder:
         """A decoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
-        latent = StandardNormal(latent) if isinstance(latent, int) else latent
-        n_out = n_features if likelihood is None else n_outputs_of(likelihood, n_features)
+        latent = as_prior(latent)
+        check_arguments(locals(), n_features=WHOLE)
+        n_out = n_outputs_of(as_likelihood(likelihood, Bernoulli()), n_features)
         built = mlp(latent.width + embedded_size(given), n_out, key=key, **network)
         return cls(built, latent, given, likelihood)
 

@@ -9,13 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import FUNCTION, WHOLE, check_arguments
 from ..._util.methods import plain_method
 from ...energy import Energy
-from ...errors import BadInput, Intractable
+from ...errors import Intractable
 from ...missing import is_masked
 from ...nn import mlp, reinitialise
-from .likelihoods import Bernoulli, n_features_of, n_outputs_of
-from .priors import StandardNormal, bind_encoder
+from .likelihoods import Bernoulli, as_likelihood, n_features_of, n_outputs_of, output_size
+from .priors import as_prior, bind_encoder
 
 
 class Decoder(Energy):
@@ -48,21 +49,20 @@ class Decoder(Energy):
 
     def __init__(self, network: Callable[[Any], Any], latent: Any, likelihood: Any = None):
         self.network = network
-        self.latent = StandardNormal(latent) if isinstance(latent, int) else latent
-        self.likelihood = Bernoulli() if likelihood is None else likelihood
-        embedded = jax.ShapeDtypeStruct((self.latent.width,), jnp.zeros(()).dtype)
-        out = eqx.filter_eval_shape(network, embedded)
-        if len(out.shape) != 1:
-            raise BadInput("network", f"an output of shape {out.shape}", "(d,): one number per feature")
-        self.n_features = n_features_of(self.likelihood, out.shape[0])
+        check_arguments(locals(), network=FUNCTION)
+        self.latent = as_prior(latent)
+        self.likelihood = as_likelihood(likelihood, Bernoulli())
+        n_out = output_size(network, self.latent.width)
+        self.n_features = n_features_of(self.likelihood, n_out)
 
     @classmethod
     def random(
         cls, n_features: int, latent: Any, likelihood: Any = None, *, key: Any, **network: Any
     ) -> Decoder:
         """A decoder with a multilayer perceptron; `width`, `depth` and `activation` go to `nn.mlp`."""
-        latent = StandardNormal(latent) if isinstance(latent, int) else latent
-        n_out = n_features if likelihood is None else n_outputs_of(likelihood, n_features)
+        latent = as_prior(latent)
+        check_arguments(locals(), n_features=WHOLE)
+        n_out = n_outputs_of(as_likelihood(likelihood, Bernoulli()), n_features)
         return cls(mlp(latent.width, n_out, key=key, **network), latent, likelihood)
 
     def initialise(self, key, data, weight):

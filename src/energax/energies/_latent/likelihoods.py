@@ -13,8 +13,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import POSITIVE, with_methods
 from ..._util.xla import softplus
-from ...errors import BadInput, check_numbers
+from ...errors import BadInput, EnergaxError, check_memory, describe
 from ...spaces import Binary, Count, Positive, Real, Space, parameter
 
 
@@ -226,6 +227,32 @@ class Gamma(Likelihood):
         return jnp.exp(output)
 
 
+def as_likelihood(likelihood: Any, default: Any) -> Any:
+    """Return the likelihood, or the default for None; raise if it is not one."""
+    if likelihood is None:
+        return default
+    remedy = "Try energies.Gaussian()."
+    needed = with_methods("space", "log_prob", expected="a likelihood of energax.energies", remedy=remedy)
+    needed.check("likelihood", likelihood)
+    return likelihood
+
+
+def output_size(network: Any, n_in: int) -> int:
+    """Return the length of the output of a network for n_in numbers; raise if it is no vector."""
+    check_memory("network", n_in, n_in, "its input", 4)
+    given = jax.ShapeDtypeStruct((n_in,), jnp.zeros(()).dtype)
+    try:
+        shape = jax.tree.leaves(eqx.filter_eval_shape(network, given))[0].shape
+    except EnergaxError:
+        raise
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        found = f"{describe(network)}, which fails for {n_in} numbers ({str(error).splitlines()[0]:.80})"
+        raise BadInput("network", found, f"a network of {n_in} inputs") from error
+    if len(shape) != 1:
+        raise BadInput("network", f"an output of shape {shape}", "(d,): one number per feature")
+    return shape[0]
+
+
 def n_outputs_of(likelihood: Any, n_features: int) -> int:
     """The outputs of a network for x of this length; one each for a likelihood of another class."""
     return likelihood.n_outputs(n_features) if isinstance(likelihood, Likelihood) else n_features
@@ -237,4 +264,4 @@ def n_features_of(likelihood: Any, n_outputs: int) -> int:
 
 
 def check_positive(name: str, value: Any) -> None:
-    check_numbers(name, value, lambda value: value > 0, "a number > 0")
+    POSITIVE.check(name, value)

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import FUNCTION, MATRIX, NONE, WHOLE, check_arguments, is_whole, whole, with_methods
 from ..._util.arrays import asarray
 from ...energy import Energy, free_energy
 from ...errors import BadInput, check_instance
@@ -30,6 +31,9 @@ class StandardNormal(eqx.Module):
     """
 
     n: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_arguments(self, n=WHOLE)
 
     @property
     def space(self) -> Space:
@@ -62,6 +66,9 @@ class UniformChoices(eqx.Module):
 
     k: int = eqx.field(static=True)
     m: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        check_arguments(self, k=whole(2), m=WHOLE | NONE)
 
     @property
     def space(self) -> Space:
@@ -153,6 +160,7 @@ class PseudoInputs(eqx.Module):
     encoder: Callable[..., Any] | None = None
 
     def __check_init__(self):
+        check_arguments(self, inputs=MATRIX, n=WHOLE, encoder=FUNCTION | NONE)
         if jnp.ndim(self.inputs) != 2:
             raise BadInput("inputs", f"shape {jnp.shape(self.inputs)}", "(K, d): one input per row")
 
@@ -181,6 +189,15 @@ class PseudoInputs(eqx.Module):
 
     def embed(self, z: Any) -> Any:
         return z
+
+
+def as_prior(latent: Any) -> Any:
+    """Return the prior of a hidden variable; a whole number n is N(0, I) in ℝⁿ. Raise if it is none."""
+    if is_whole(latent):
+        return StandardNormal(latent)
+    expected = "a whole number >= 1, or a prior such as StandardNormal(2)"
+    with_methods("log_prob", "sample", "embed", expected=expected).check("latent", latent)
+    return latent
 
 
 def bind_encoder(prior: Any, encoder: Any) -> Any:

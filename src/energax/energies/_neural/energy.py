@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 
+from ..._util.arguments import FUNCTION, NUMBER_SCALAR, WHOLE, check_arguments
 from ...energy import Energy
 from ...nn import mlp, reinitialise
 from ...spaces import Real, Space
@@ -36,6 +37,9 @@ class NeuralEnergy(Energy):
     confinement: Any
 
     def __init__(self, network: Callable[[Any], Any], space: int | Space, confinement: Any = 0.1):
+        check_arguments(locals(), network=FUNCTION, confinement=NUMBER_SCALAR)
+        if not isinstance(space, Space):
+            check_arguments(locals(), space=WHOLE)
         self.network = network
         self.space = space if isinstance(space, Space) else Real(space)
         self.confinement = confinement
@@ -55,7 +59,9 @@ class NeuralEnergy(Energy):
 
         Score matching and Langevin chains need a smooth activation, as the default is.
         """
-        space = space if isinstance(space, Space) else Real(space)
+        if not isinstance(space, Space):
+            check_arguments(locals(), space=WHOLE)
+            space = Real(space)
         built = mlp(space.size, "scalar", key=key, width=width, depth=depth, **network)
         return cls(built, space, confinement)
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import NAME, NONE, WHOLE, check_arguments
 from ..._util.arrays import asarray
 from ..._util.methods import plain_method
 from ...energy import Energy, enumerated_free_energy
@@ -67,6 +68,10 @@ class Flow(Energy):
             raise BadInput(
                 "bijection", describe(bijection), "a Bijection of energax.nn", "Try Flow.random(d, key=0)."
             )
+        check_arguments(locals(), context_name=NAME)
+        for name, value in (("space", space), ("context", context)):
+            if value is not None and not isinstance(value, Space):
+                WHOLE.check(name, value)
         self.bijection = bijection
         self.space = Real(space) if isinstance(space, int) else space
         self.context = Real(context) if isinstance(context, int) else context
@@ -95,6 +100,10 @@ class Flow(Energy):
             key: an int or a JAX key.
             layers: `n_layers`, `layer`, `transform`, `width`, `depth` and `activation`.
         """
+        if not isinstance(space, Space):
+            check_arguments(locals(), space=WHOLE)
+        if not isinstance(context, Space):
+            check_arguments(locals(), context=WHOLE | NONE)
         d = space if isinstance(space, int) else space.size
         context = Real(context) if isinstance(context, int) else context
         made = flow_layers(d, key=key, n_context=_context_size(context), **layers)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..._util.arrays import asarray
 from ...algorithms.chains import markov
-from ...errors import BadInput
+from ...errors import BadInput, as_numbers
 from ...spaces import is_concrete
 
 
@@ -26,8 +26,9 @@ def check_prior(name: str, prior: Any, shape: tuple[int, ...], least: int) -> No
     """Raise unless pseudo-counts are finite numbers >= `least`, one for all or an array of this shape."""
     if not is_concrete(prior):
         return
-    value = np.asarray(prior, np.float64)
-    if value.shape not in ((), shape) or not np.isfinite(value).all() or (value < least).any():
+    value = np.asarray(as_numbers(name, prior, f"a number >= {least}, or an array of them"))
+    fits = value.shape in ((), shape) and np.isrealobj(value) and bool(np.isfinite(value).all())
+    if not fits or (value < least).any():
         raise BadInput(name, f"{prior!r:.40}", f"a number >= {least}, or an array of them of shape {shape}")
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import FLAG, NAME, NONE, WHOLE, check_arguments, check_each, read_array
 from ..._util.arrays import asarray
 from ..._util.methods import plain_method
 from ..._util.xla import prevent_fusion
@@ -88,19 +89,19 @@ class HiddenChain(Energy):
         active: Any = None,
     ):
         if not isinstance(emission, Energy) or set(emission.spaces) != {"x", "z"}:
-            raise BadInput("emission", f"{type(emission).__name__}", "an energy over x and z: p(x | z)")
+            raise BadInput("emission", type(emission).__name__, "an energy over x and z: p(x | z)")
         k = getattr(emission.spaces["z"], "k", None)
         if is_concrete(initial) and is_concrete(transition):
-            found = check_chain(initial, transition)
-            if found != k:
+            if (found := check_chain(initial, transition)) != k:
                 raise BadInput("transition", f"{found} states", f"{k}, the number of states of the emission")
             check_prior("prior", prior, (k, k), least=-1)
             check_prior("initial_prior", initial_prior, (k,), least=-1)
         self.initial, self.transition = as_real(initial), as_real(transition)
-        self.emission, self.length = emission, length
+        check_arguments(locals(), length=WHOLE | NONE, whole_steps=FLAG)
+        self.emission, self.length, self.whole_steps = emission, length, whole_steps
         self.prior, self.initial_prior = as_prior(prior), as_prior(initial_prior)
-        self.whole_steps, self.keeps = whole_steps, tuple(keeps)
-        self.active = None if active is None else asarray(active)
+        self.keeps = check_each("keeps", keeps, NAME, "names of variables")
+        self.active = active if active is None else read_array("active", active)
 
     @property
     def n_states(self) -> int:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import FLAG, check_arguments, read_array
 from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, semidefinite_factor, solve_lower
 from ...algorithms.chains import kalman as kalman
@@ -99,6 +100,7 @@ class LinearGaussianSSM(Energy):
         self.initial_covariance = _real("initial_covariance", broad, (k, k), dtype)
         self.transition_offset = _real("transition_offset", zeros(transition_offset, k), (k,), dtype)
         self.emission_offset = _real("emission_offset", zeros(emission_offset, d), (d,), dtype)
+        check_arguments(locals(), parallel=FLAG)
         self.length, self.parallel = length, bool(parallel)
         self.diagonal = (diagonal,) if isinstance(diagonal, str) else tuple(diagonal)
         if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 1):
@@ -324,11 +326,9 @@ def _normal_energies(factor: Any, residuals: Any) -> Any:
 
 
 def _real(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any = None) -> Any:
-    if is_concrete(value):
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise BadInput(name, f"dtype {array.dtype}", "an array of numbers")
-    value = asarray(value)
+    value = read_array(name, value)
+    if jnp.iscomplexobj(value):
+        raise BadInput(name, "complex numbers", "an array of real numbers")
     if value.ndim != len(shape) or any(
         b is not None and a != b for a, b in zip(value.shape, shape, strict=True)
     ):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import NAME, NONE, WHOLE, check_arguments, check_each
 from ..._util.arrays import asarray
 from ..._util.keys import as_key
 from ...algorithms.chains import markov as structure
@@ -79,7 +80,9 @@ class MarkovChain(Energy):
             check_prior("initial_prior", initial_prior, (k,), least=0)
         self.initial, self.transition, self.length = as_real(initial), as_real(transition), length
         self.prior, self.initial_prior = as_prior(prior), as_prior(initial_prior)
-        self.states = None if states is None else tuple(states)
+        check_arguments(locals(), length=WHOLE | NONE)
+        listed = list(states) if isinstance(states, Iterable) and not isinstance(states, str) else states
+        self.states = None if states is None else check_each("states", listed, NAME, "names of states")
         if self.states is not None and len(set(self.states)) != self.transition.shape[-1]:
             raise BadInput("states", f"{self.states}", f"{self.transition.shape[-1]} different names")
 

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import NONE, POSITIVE, WHOLE, check_arguments
 from ..._util.arrays import asarray
 from ..._util.linalg import cholesky, solve_lower
 from ..._util.methods import plain_method
@@ -76,6 +77,12 @@ class BayesianLinear(Energy):
     ):
         precision = as_numbers("precision", precision, "a number > 0, or one per weight")
         noise_precision = as_numbers("noise_precision", noise_precision, "a number > 0")
+        for name, value in (("mean", mean), ("gram", gram), ("centre", centre), ("bias", bias)):
+            if value is not None:
+                as_numbers(name, value, "an array of numbers")
+        check_arguments(locals(), n_features=WHOLE | NONE, length=WHOLE | NONE)
+        for name, value in (("precision", precision), ("noise_precision", noise_precision)):
+            POSITIVE.check(name, value)
         self.precision, self.noise_precision = asarray(precision), asarray(noise_precision)
         self.mean, self.gram, self.centre, self.bias = mean, gram, centre, bias
         self.length = length

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ...errors import check_number
+from ..._util.arguments import POSITIVE_SCALAR, WEIGHT_SCALAR, check_arguments
 from ...spaces import Positive, Real, Space, parameter
 
 
@@ -29,10 +29,7 @@ class EpsilonInsensitive(eqx.Module):
     epsilon: Any = 0.1
 
     def __check_init__(self):
-        if isinstance(self.C, int | float):
-            check_number("C", self.C, lambda c: 0 < c < float("inf"), "a number > 0")
-        if isinstance(self.epsilon, int | float):
-            check_number("epsilon", self.epsilon, lambda e: 0 <= e < float("inf"), "a number >= 0")
+        check_arguments(self, C=POSITIVE_SCALAR, epsilon=WEIGHT_SCALAR)
 
     def space(self, *shape: int) -> Space:
         return Real(*shape)

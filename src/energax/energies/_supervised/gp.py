@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import NONE, WHOLE, check_arguments
 from ..._util.arrays import asarray
 from ..._util.hyperparameter import hyperparameter
 from ..._util.linalg import cholesky
@@ -83,6 +84,7 @@ class GaussianProcess(Energy):
 
     def __check_init__(self):
         check_kernel(self.kernel, self.n_features)
+        check_arguments(self, length=WHOLE | NONE)
 
     @property
     def spaces(self):

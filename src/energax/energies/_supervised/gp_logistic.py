@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import NONE, WHOLE, check_arguments
 from ..._util.arrays import asarray
 from ..._util.methods import plain_method
 from ...energy import Energy
@@ -50,6 +51,7 @@ class LogisticProcess(Energy):
 
     def __check_init__(self):
         check_kernel(self.kernel, self.n_features)
+        check_arguments(self, length=WHOLE | NONE)
 
     @property
     def spaces(self):

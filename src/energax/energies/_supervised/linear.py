@@ -11,6 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import (
+    FUNCTION,
+    MATRIX,
+    VECTOR,
+    WEIGHT_SCALAR,
+    WHOLE,
+    check_arguments,
+    check_layer_sizes,
+    whole,
+)
 from ..._util.keys import as_key
 from ..._util.sizes import HESSIAN_NUMBERS
 from ...errors import BadInput
@@ -64,13 +74,16 @@ class Linear(Classifier):
     bias: jax.Array
 
     def __check_init__(self):
-        if self.weight.ndim < 2 or self.weight.shape[-2] != self.bias.shape[-1]:
+        check_arguments(self, weight=MATRIX, bias=VECTOR)
+        if self.weight.shape[-2] != self.bias.shape[-1]:
             shapes = f"weight {self.weight.shape}, bias {self.bias.shape}"
             raise BadInput("weight, bias", shapes, "(k, d) and (k,): one row per class")
 
     @classmethod
     def random(cls, n_features: int, n_classes: int, *, key: Any, scale: float = 0.01) -> Linear:
         """A classifier with normal weights of standard deviation `scale` and biases of 0."""
+        check_arguments(locals(), n_features=WHOLE, n_classes=whole(2), scale=WEIGHT_SCALAR)
+        check_layer_sizes("n_features, n_classes", (n_features, n_classes))
         weight = scale * jax.random.normal(as_key(key), (n_classes, n_features))
         return cls(weight, jnp.zeros(n_classes))
 
@@ -128,6 +141,9 @@ class Scorer(Classifier):
     network: Callable[[Any], Any]
     n_features: int = eqx.field(static=True)
     n_classes: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, n_features=WHOLE, n_classes=whole(2))
 
     @classmethod
     def random(cls, n_features: int, n_classes: int, *, key: Any, **network: Any) -> Scorer:

@@ -10,12 +10,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import ARRAYS, FUNCTION, NONE, VECTOR, WHOLE, check_arguments
 from ..._util.arrays import asarray
 from ..._util.methods import plain_method
-from ...errors import BadInput, describe
+from ...errors import BadInput
 from ...nn import mlp, reinitialise
 from ...spaces import Real
-from .._latent.likelihoods import Gaussian
+from .._latent.likelihoods import Gaussian, as_likelihood
 from .predictor import Predictor
 
 
@@ -71,10 +72,8 @@ class LinearModel(Regressor):
     likelihood: Any = Gaussian(1.0)
 
     def __check_init__(self):
-        if not hasattr(self.likelihood, "log_prob"):
-            raise BadInput(
-                "likelihood", describe(self.likelihood), "a likelihood, such as energies.Gaussian()"
-            )
+        check_arguments(self, weight=VECTOR, bias=ARRAYS)
+        as_likelihood(self.likelihood, None)
         if jnp.ndim(self.weight) < 1 or jnp.ndim(self.bias) != jnp.ndim(self.weight) - 1:
             shapes = f"weight {jnp.shape(self.weight)}, bias {jnp.shape(self.bias)}"
             raise BadInput("weight, bias", shapes, "(d,) and (): one weight per column")
@@ -179,6 +178,10 @@ class NeuralRegressor(Regressor):
     n_features: int = eqx.field(static=True)
     n_outputs: int | None = eqx.field(static=True, default=None)
     likelihood: Any = Gaussian(1.0)
+
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, n_features=WHOLE, n_outputs=WHOLE | NONE)
+        as_likelihood(self.likelihood, None)
 
     @classmethod
     def random(

@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import ARRAYS, MATRIX, NONE, VECTOR, check_arguments
 from ..._util.arrays import asarray
 from ...algorithms.optimise.smo import BoxDual
 from ...energy import Energy
 from ...errors import BadInput, Unsuitable, check_instance, describe
 from ...kernels import Kernel
 from ...spaces import Categorical, Real
+from .._latent.likelihoods import as_likelihood
 from .epsilon_insensitive import EpsilonInsensitive
 from .linear import Classifier
 from .regression import Regressor
@@ -37,10 +39,9 @@ class _KernelExpansion(Energy):
             raise BadInput("support", f"{self.support}", "support vectors and a kernel, or neither")
         if self.kernel is not None:
             check_instance("kernel", self.kernel, Kernel, "a kernel of energax.kernels")
-        for name in ("support", "coefficients", "intercept"):
-            value = getattr(self, name)
-            if not (value is None or hasattr(value, "shape")):
-                raise BadInput(name, describe(value), "an array")
+        check_arguments(self, support=MATRIX | NONE, coefficients=VECTOR, intercept=ARRAYS)
+        if self.coefficients.ndim < ndim:
+            raise BadInput("coefficients", describe(self.coefficients), f"at least {ndim} axes")
         m = self.coefficients.shape[-1]
         if self.support is not None and self.support.shape[-2] != m:
             shapes = f"support {self.support.shape}, coefficients {self.coefficients.shape}"
@@ -132,6 +133,7 @@ class SupportVectorClassifier(_KernelExpansion, Classifier):
 
     def __check_init__(self):
         self._check_expansion(2)
+        check_arguments(self, calibration=MATRIX | NONE)
         pairs = self.coefficients.shape[-2]
         if self.n_classes * (self.n_classes - 1) // 2 != pairs:
             raise BadInput("coefficients", f"{pairs} rows", "one for each of k (k − 1) / 2 pairs of classes")
@@ -203,6 +205,7 @@ class SupportVectorRegressor(_KernelExpansion, Regressor):
 
     def __check_init__(self):
         self._check_expansion(1)
+        as_likelihood(self.likelihood, None)
 
     @property
     def spaces(self):

@@ -8,81 +8,26 @@ Conditions that depend on the data, such as shapes, are checked where the data a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable
-from numbers import Integral, Real
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 
-from ...errors import BadInput, describe
+from ..._util.arguments import ANY_NUMBER as ANY_NUMBER
+from ..._util.arguments import FINITE_NOT_NEGATIVE as FINITE_NOT_NEGATIVE
+from ..._util.arguments import FRACTION as FRACTION
+from ..._util.arguments import NONE as NONE
+from ..._util.arguments import NOT_NEGATIVE as NOT_NEGATIVE
+from ..._util.arguments import WHOLE as WHOLE
+from ..._util.arguments import Setting as Setting
+from ..._util.arguments import instance as instance
+from ..._util.arguments import is_real as is_real
+from ..._util.arguments import is_whole as is_whole
+from ..._util.arguments import number as number
+from ..._util.arguments import one_of as one_of
+from ..._util.arguments import whole as whole
 from ...fitting import Learner
 from ...learn import Objective
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """The valid values of an argument: a condition, the same in words, and advice.
-
-    >>> size = WHOLE | one_of("auto")
-    >>> size.is_valid(3), size.is_valid("auto"), size.is_valid(2.5)
-    (True, True, False)
-    >>> size.expected
-    "a whole number >= 1, or 'auto'"
-    """
-
-    is_valid: Callable[[Any], bool]
-    expected: str
-    remedy: str = ""
-
-    def __or__(self, other: Setting) -> Setting:
-        return Setting(
-            lambda value: self.is_valid(value) or other.is_valid(value),
-            f"{self.expected}, or {other.expected}",
-            self.remedy or other.remedy,
-        )
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise `BadInput` if the value of the argument `name` is not valid."""
-        if not self.is_valid(value):
-            raise BadInput(name, describe(value), self.expected, self.remedy)
-
-
-# -- numbers ---------------------------------------------------------------------------------------------
-
-
-def is_whole(value: Any) -> bool:
-    """Whether the value is an integer, and no boolean."""
-    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
-
-
-def is_real(value: Any) -> bool:
-    """Whether the value is a real number that a float can hold, and no boolean."""
-    if type(value) is float:
-        return True
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return False
-    try:
-        float(value)
-    except OverflowError:
-        return False
-    return True
-
-
-def whole(least: int) -> Setting:
-    """An integer >= `least`. Booleans are rejected."""
-    return Setting(
-        lambda value: is_whole(value) and value >= least,
-        f"a whole number >= {least}",
-    )
-
-
-def number(is_valid: Callable[[Any], bool], expected: str, remedy: str = "") -> Setting:
-    """A real number for which `is_valid` holds. Booleans are rejected, and ints that are no floats."""
-    return Setting(
-        lambda value: is_real(value) and bool(is_valid(value)),
-        expected,
-        remedy,
-    )
 
 
 def is_numeric(value: Any) -> bool:
@@ -93,16 +38,6 @@ def is_numeric(value: Any) -> bool:
         return np.asarray(value).dtype.kind in "iuf"
     except (TypeError, ValueError, OverflowError):  # ragged lists, sparse arrays
         return False
-
-
-# -- kinds of values -------------------------------------------------------------------------------------
-
-
-def one_of(*names: str) -> Setting:
-    """One of these strings."""
-    quoted = [repr(name) for name in names]
-    text = " or ".join(quoted) if len(names) < 3 else f"one of {', '.join(quoted)}"
-    return Setting(lambda value: isinstance(value, str) and value in names, text)
 
 
 def letters(known: Iterable[str]) -> Setting:
@@ -124,11 +59,6 @@ def names(known: Collection[str], what: str) -> Setting:
     return Setting(is_valid, f"{what}: some of {', '.join(known)}")
 
 
-def instance(kind: type | tuple[type, ...], expected: str, remedy: str = "") -> Setting:
-    """An object of this class."""
-    return Setting(lambda value: isinstance(value, kind), expected, remedy)
-
-
 def _is_flag(value: Any) -> bool:
     return type(value) is bool or isinstance(value, np.bool_) or (is_whole(value) and value in (0, 1))
 
@@ -143,13 +73,7 @@ def _is_dtype(value: Any) -> bool:
     return isinstance(value, str | np.dtype) and str(value) in ("float32", "float64")
 
 
-WHOLE = whole(1)
-NOT_NEGATIVE = number(lambda value: value >= 0, "a number >= 0")
-FINITE_NOT_NEGATIVE = number(lambda value: 0 <= value < np.inf, "a number >= 0")
 LEARNING_RATE = dataclasses.replace(FINITE_NOT_NEGATIVE, remedy="Try 0.001.")
-FRACTION = number(lambda value: 0 < value < 1, "a number strictly between 0 and 1", "Try 0.1.")
-ANY_NUMBER = number(lambda value: value == value, "a number")
-NONE = Setting(lambda value: value is None, "None")
 ARRAY = Setting(is_numeric, "an array of numbers")
 NUMBERS = Setting(is_numeric, "a number or an array of numbers")
 FLAG = Setting(_is_flag, "True or False")

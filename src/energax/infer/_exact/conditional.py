@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...energy import Energy
-from ...errors import BadInput, Intractable, Unsuitable
+from ...errors import BadInput, Intractable, Unsuitable, check_instance
 from ...estimate import Estimate
 from .._method import Cost, Plan
 from .._query import Query
@@ -28,6 +28,8 @@ class ConditionalQuery:
     """
 
     def __init__(self, energy: Energy, data: Mapping[str, Any], given: Mapping[str, Any], method: Any = None):
+        for name, values in (("data", data), ("given", given)):
+            check_instance(name, values, Mapping, "a dict from variable names to values")
         both = sorted(set(data) & set(given))
         given = {**given, **{k: v for k, v in data.items() if k in energy.inputs}}
         data = {k: v for k, v in data.items() if k not in energy.inputs}

@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import finite
 from ..._util import sizes
+from ..._util.arguments import NONE, WHOLE, check_arguments
 from ...energy import checked_energy
 from ...errors import BadInput
 from ...estimate import Estimate
@@ -51,6 +52,9 @@ class Enumeration(Method):
     """
 
     limit: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        check_arguments(self, limit=WHOLE | NONE)
 
     tasks = frozenset({"argmin", "posterior", "log_prob", "log_partition", "sample"})
     automatic = True

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..._util.arguments import NONE, POSITIVE_NUMBER, WHOLE, check_arguments, number
 from ..._util.labelled import Labelled
 from ...algorithms.factors.loopy import loopy
 from ...algorithms.factors.mean_field import mean_field
@@ -91,6 +92,10 @@ class BeliefPropagation(TableApproximation):
     max_iter: int = 1000
     tol: float | None = None
 
+    def __check_init__(self):
+        damping = number(lambda value: 0 <= value < 1, "a number from 0 to below 1")
+        check_arguments(self, damping=damping, max_iter=WHOLE, tol=POSITIVE_NUMBER | NONE)
+
     @property
     def label(self):
         return "belief propagation"
@@ -123,6 +128,9 @@ class MeanField(TableApproximation):
     n_init: int = 8
     max_iter: int = 500
     tol: float | None = None
+
+    def __check_init__(self):
+        check_arguments(self, n_init=WHOLE, max_iter=WHOLE, tol=POSITIVE_NUMBER | NONE)
 
     @property
     def label(self):

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from ..._util import sizes
-from ...errors import BadInput, check_number, check_whole_number
+from ..._util.arguments import FRACTION, check_arguments
+from ...errors import BadInput, check_whole_number
 from .proposals import Student, draw_student, student_log_density
 
 _LEAST_EFFECTIVE = 0.2  # of the draws with positive weights; weights are tempered until so many are
@@ -64,8 +65,8 @@ class AdaptiveMixture(eqx.Module):
             check_whole_number("n_draws", self.n_draws, 10)
         if self.df is not None:
             check_whole_number("df", self.df)
-        check_number("elite", self.elite, lambda v: 0 < v < 1, "a number between 0 and 1")
-        if self.n_draws is not None and self.n_draws * self.elite < 1:
+        check_arguments(self, elite=FRACTION)
+        if self.n_draws is not None and self.n_draws < 1 / self.elite:
             raise BadInput("elite", f"{self.elite} of {self.n_draws} draws", "at least one draw")
 
     def draws_per_round(self, d: int) -> int:

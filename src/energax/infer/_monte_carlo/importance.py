@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import finite
 from ..._util import sizes
+from ..._util.arguments import FUNCTION, NONE, check_arguments
 from ...energy import supports_call
 from ...errors import BadInput, ConvergenceWarning, check_whole_number
 from ...estimate import Estimate
@@ -23,7 +24,7 @@ from .._map_rows import map_rows
 from .._method import Cost, Method
 from .._query import Query
 from .adaptive import AdaptiveMixture
-from .proposals import fit_pilot, log_weight, propose, unconstrained_target
+from .proposals import check_proposal, fit_pilot, log_weight, propose, unconstrained_target
 from .weighing import Source, Wanted, draw_rest, is_fitted, log_mean_of_draws, weighted_draws, weighted_values
 from .weighted_posterior import WeightedDraws, WeightedPosterior
 from .weights import GOOD_PARETO_K, least_effective_draws, pareto_k, warn_low_ess
@@ -84,6 +85,8 @@ class Importance(Method):
             raise BadInput("encoder", "both proposal= and encoder=", "one of them")
         if n_samples is not None:
             check_whole_number("n_samples", n_samples)
+        check_arguments(locals(), encoder=FUNCTION | NONE)
+        check_proposal(proposal)
         self.proposal = encoder if proposal is None else proposal
         self.n_samples = n_samples
 

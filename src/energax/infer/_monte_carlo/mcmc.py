@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ..._util.arguments import NONE, check_arguments, instance
 from ...energy import Energy, checked_energy
 from ...errors import BadInput, EnergaxError, check_whole_number
 from ...missing import value_of
@@ -66,7 +67,8 @@ class MCMC(Method):
             check_whole_number(name, getattr(self, name), least)
         if not isinstance(self.progress, bool):
             raise BadInput("progress", repr(self.progress), "True or False")
-        if self.mesh is not None and self.n_chains % getattr(self.mesh, "size", 0):
+        check_arguments(self, mesh=instance(jax.sharding.Mesh, "a jax.sharding.Mesh") | NONE)
+        if self.mesh is not None and self.n_chains % self.mesh.size:
             found = f"{self.n_chains} on {self.mesh.size} devices"
             raise BadInput("n_chains", found, "a multiple of the number of devices")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from ..._util.arrays import asarray
 from ...distributions import is_discrete
 from ...energy import Energy, free_energy, supports_call
-from ...errors import BadInput
+from ...errors import BadInput, describe
 from ...samplers import Langevin, run_chains
 from .._map_rows import map_rows
 from .._optimise.lbfgs import start_in
@@ -23,6 +24,15 @@ _PILOT_DRAWS = 2048
 
 
 # -- proposals of the caller ---------------------------------------------------------------------
+
+
+def check_proposal(proposal: Any) -> None:
+    """Raise `BadInput` for what can be no proposal; whether it fits the query is known later."""
+    is_distribution = hasattr(proposal, "sample") and hasattr(proposal, "log_prob")
+    is_known = proposal is None or isinstance(proposal, eqx.Module | dict) or callable(proposal)
+    if isinstance(proposal, type) or not (is_known or is_distribution):
+        expected = "a distribution, a dict of distributions, an energy, or a function that returns one"
+        raise BadInput("proposal", describe(proposal), expected)
 
 
 def log_weight(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> Any:
@@ -69,6 +79,7 @@ def _given_row(row: dict[str, Any], proposal: Energy) -> Energy:
 
 def _distributions(row: dict[str, Any], key: Any, energy: Energy, proposal: Any) -> dict[str, Any]:
     """Return the distributions of a proposal by name; a function is called with the row."""
+    check_proposal(proposal)
     distribution = proposal(**row) if callable(proposal) and not hasattr(proposal, "log_prob") else proposal
     if isinstance(distribution, dict):
         return distribution
@@ -76,8 +87,10 @@ def _distributions(row: dict[str, Any], key: Any, energy: Energy, proposal: Any)
     if len(hidden) > 1:
         shape = jnp.shape(distribution.sample(key))
         hidden = [n for n in hidden if energy.spaces[n].shape == shape and not energy.spaces[n].is_finite]
-    (name,) = hidden
-    return {name: distribution}
+    if len(hidden) != 1:
+        found = f"one distribution for {len(hidden)} hidden variables of its shape"
+        raise BadInput("proposal", found, "a dict of distributions by name")
+    return {hidden[0]: distribution}
 
 
 def _check_proposal(name: str, space: Any, distribution: Any, value: Any) -> None:

@@ -11,13 +11,13 @@ import numpy as np
 
 from ...algorithms.optimise.lbfgs import minimise
 from ...energy import free_energy, supports_call
-from ...errors import BadInput, Intractable, Unsuitable, check_whole_number
+from ...errors import BadInput, Intractable, Unsuitable, as_numbers, check_whole_number, describe
 from ...finite import Assignments
 from ...samplers import Draws
 from .._map_rows import map_rows
 from .._method import Cost, Method
 from .._query import Query
-from .proposals import log_weight, proposal_log_prob, propose
+from .proposals import check_proposal, log_weight, proposal_log_prob, propose
 
 _MAX_JOINT_VALUES = 4096  # of finite variables, over which the bound is a maximum by enumeration
 _PILOT_DRAWS, _STARTS = 512, 8
@@ -62,8 +62,15 @@ class Rejection(Method):
 
     def __check_init__(self):
         check_whole_number("max_proposals", self.max_proposals)
-        if self.log_bound is not None and not np.isfinite(np.asarray(self.log_bound, float)).all():
-            raise BadInput("log_bound", repr(self.log_bound), "None or finite numbers")
+        check_proposal(self.proposal)
+        if self.log_bound is not None:
+            bound = as_numbers("log_bound", self.log_bound, "None or finite numbers")
+            if (
+                not np.isrealobj(bound)
+                or np.ndim(bound) > 1
+                or not np.isfinite(np.asarray(bound, float)).all()
+            ):
+                raise BadInput("log_bound", describe(self.log_bound), "None or finite numbers")
 
     def unsupported_reason(self, task, query):
         if query.partially_observed:

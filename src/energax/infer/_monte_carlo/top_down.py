@@ -34,6 +34,12 @@ class TopDown(Method):
 
     method: Any = None
 
+    def __check_init__(self):
+        from .._choose import as_method
+
+        if self.method is not None:
+            as_method(self.method)
+
     tasks = frozenset({"sample"})
 
     def unsupported_reason(self, task, query):

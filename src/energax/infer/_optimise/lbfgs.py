@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import POSITIVE_NUMBER, SEED, WHOLE, check_arguments
 from ..._util.keys import as_key
 from ...algorithms.optimise.lbfgs import minimise
 from ...energy import checked_energy
@@ -55,6 +56,11 @@ class LBFGS(Method):
     tasks = frozenset({"argmin"})
     automatic = True
     priority = 50
+
+    def __check_init__(self):
+        check_arguments(
+            self, n_starts=WHOLE, seed=SEED, max_iter=WHOLE, memory_size=WHOLE, tol=POSITIVE_NUMBER
+        )
 
     @property
     def label(self):

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util import sizes
+from ..._util.arguments import FUNCTION, check_arguments, whole
 from ..._util.keys import as_key
 from ...energy import Energy
-from ...errors import check_whole_number
 from ...estimate import Estimate
 from .._map_rows import map_rows
 from .._monte_carlo.proposals import log_weight
@@ -41,7 +41,7 @@ def bound_gap(
     >>> bound_gap(coins, {"x": [[0, 1]]}, prior, key=0).value.round(5)
     array([0.], dtype=float32)
     """
-    check_whole_number("n_samples", n_samples, 2)
+    check_arguments(locals(), n_samples=whole(2), encoder=FUNCTION)
     query = Query(energy, data)
     query.check_inputs("bound_gap")
     width = min(n_samples, sizes.DRAWS.value) * 8 * query.width + n_samples

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import POSITIVE_NUMBER, SEED, Setting, check_arguments, one_of
 from ...algorithms.optimise.lbfgs import minimise
-from ...errors import BadInput, ConvergenceWarning, check_number, check_whole_number, describe
+from ...errors import ConvergenceWarning, check_whole_number
 from ...estimate import Estimate
 from .._map_rows import map_rows
 from .._method import Cost, Method
@@ -82,12 +83,13 @@ class VariationalGaussian(Method):
 
     def __check_init__(self):
         is_flow = callable(getattr(self.family, "sample", None)) and hasattr(self.family, "log_prob")
-        if not is_flow and self.family not in ("mean-field", "full-rank"):
-            expected = "'mean-field', 'full-rank', or a flow with sample(key) and log_prob(u)"
-            raise BadInput("family", describe(self.family), expected)
+        if not is_flow:
+            families = one_of("mean-field", "full-rank")
+            flow = Setting(lambda _: False, "a flow with sample(key) and log_prob(u)")
+            check_arguments(self, family=families | flow)
         check_whole_number("n_samples", self.n_samples, 2)
         check_whole_number("max_iter", self.max_iter)
-        check_number("tol", self.tol, lambda v: v > 0, "a number > 0")
+        check_arguments(self, tol=POSITIVE_NUMBER, learning_rate=POSITIVE_NUMBER, seed=SEED)
 
     @property
     def label(self):

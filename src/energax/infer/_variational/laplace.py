@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import POSITIVE_NUMBER, WHOLE, check_arguments
 from ...algorithms.optimise.lbfgs import minimise
 from ...energy import checked_energy
 from ...errors import ConvergenceWarning
@@ -53,6 +54,9 @@ class Laplace(Method):
     deterministic = True
     tasks = frozenset({"argmin", "posterior", "sample", "log_prob", "log_partition"})
     priority = 50
+
+    def __check_init__(self):
+        check_arguments(self, max_iter=WHOLE, memory_size=WHOLE, tol=POSITIVE_NUMBER)
 
     def unsupported_reason(self, task, query):
         reason = unsupported_space(query)

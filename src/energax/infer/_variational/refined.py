@@ -9,9 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import FUNCTION, POSITIVE_NUMBER, SEED, check_arguments, instance
 from ..._util.printing import pretty_repr
 from ...energy import Energy
-from ...errors import Unsuitable, check_number, check_whole_number
+from ...errors import Unsuitable, check_whole_number
 
 
 class RefinedEncoder(eqx.Module):
@@ -54,7 +55,8 @@ class RefinedEncoder(eqx.Module):
     def __check_init__(self):
         check_whole_number("n_steps", self.n_steps)
         check_whole_number("n_draws", self.n_draws, 2)
-        check_number("learning_rate", self.learning_rate, lambda step: step > 0, "a number > 0")
+        check_arguments(self, encoder=FUNCTION, energy=instance(Energy, "an energy"))
+        check_arguments(self, learning_rate=POSITIVE_NUMBER, seed=SEED)
 
     def __call__(self, **given: Any) -> Any:
         from numpyro.distributions import Normal
