@@ -76,10 +76,10 @@ def test_neighbours_in_temperature_change_places_in_turn():
     def places():
         memory = sampler.init_memory(flat, state)
         memory = memory._replace(states={"x": jnp.arange(4.0)[:, None]})
-        found = []
+        found, cold = [], state
         for t in range(2):
-            memory = sampler.renew_memory(flat, state, memory)
-            memory = sampler.move(flat, state, memory, jax.random.key(t))[1]
+            memory = sampler.renew_memory(flat, cold, memory)
+            cold, memory, _ = sampler.move(flat, cold, memory, jax.random.key(t))
             found.append(memory.states["x"][:, 0])
         return jnp.stack(found)
 

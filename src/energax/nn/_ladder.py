@@ -10,8 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._util.arguments import FLAG, FUNCTION, WHOLE, check_arguments, check_each
 from .._util.keys import as_key
-from ..errors import check_whole_number
+from ..errors import BadInput
 from ._encoder import _network_input, gaussian_of
 from ._network import mlp
 
@@ -58,9 +59,8 @@ class LadderEncoder(eqx.Module):
         activation: Callable[[Any], Any] = jax.nn.silu,
     ) -> LadderEncoder:
         """An encoder with multilayer perceptrons of `depth` hidden layers of `width` units each."""
-        sizes = tuple(sizes)
-        for n in sizes:
-            check_whole_number("sizes", n)
+        sizes = check_each("sizes", sizes, WHOLE, "the lengths of the layers, from the bottom")
+        check_arguments(locals(), n_features=WHOLE, sees_mask=FLAG)
         keys = iter(jax.random.split(as_key(key), 3 * len(sizes)))
         shape: dict[str, Any] = {"width": width, "depth": depth, "activation": activation}
         inputs = [n_features * (1 + sees_mask), *[width] * (len(sizes) - 1)]
@@ -68,6 +68,13 @@ class LadderEncoder(eqx.Module):
         read = [mlp(width, 2 * n, key=next(keys), depth=0) for n in sizes]
         down = [mlp(above, 2 * n, key=next(keys), **shape) for n, above in itertools.pairwise(sizes)]
         return cls(tuple(up), tuple(read), tuple(down), sizes, sees_mask)
+
+    def __check_init__(self):
+        n = len(check_each("sizes", self.sizes, WHOLE, "the lengths of the layers, from the bottom"))
+        for name, count in (("up", n), ("read", n), ("down", n - 1)):
+            networks = check_each(name, getattr(self, name), FUNCTION, "networks")
+            if len(networks) != count:
+                raise BadInput(name, f"{len(networks)} networks for {n} layers", f"{count} networks")
 
     def __call__(self, *, x: Any) -> LadderDistribution:
         h, found = _network_input(x, self.sees_mask), []

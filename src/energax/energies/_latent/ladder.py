@@ -10,9 +10,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import FUNCTION, WHOLE, check_each
 from ..._util.keys import as_key
 from ..._util.printing import pretty_repr
-from ...errors import BadInput, check_whole_number
+from ...errors import BadInput, describe
 from ...nn import gaussian_of, mlp
 from ...spaces import Real, Space
 
@@ -41,8 +42,9 @@ class LadderPrior(eqx.Module):
     sizes: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, networks: Sequence[Callable[[Any], Any]], sizes: Sequence[int]):
-        self.networks, self.sizes = tuple(networks), tuple(sizes)
-        check_layers(self.sizes)
+        self.networks = check_each("networks", networks, FUNCTION, "one per layer but the top")
+        check_layers(sizes)
+        self.sizes = tuple(sizes)
         if len(self.networks) != len(self.sizes) - 1:
             found = f"{len(self.networks)} networks for {len(self.sizes)} layers"
             raise BadInput("networks", found, "one per layer but the top")
@@ -99,11 +101,10 @@ class LadderPrior(eqx.Module):
 
 def check_layers(sizes: Sequence[int]) -> None:
     """Raise `BadInput` unless there are two or more layers with a positive number of variables each."""
-    if not isinstance(sizes, Sequence) or len(sizes) < 2:
+    expected = "the lengths of two or more layers, from the bottom"
+    if len(check_each("sizes", sizes, WHOLE, expected)) < 2:
         remedy = "With one layer, use StandardNormal(n) and nn.Encoder."
-        raise BadInput("sizes", repr(sizes), "the lengths of two or more layers, from the bottom", remedy)
-    for n in sizes:
-        check_whole_number("sizes", n)
+        raise BadInput("sizes", describe(sizes), expected, remedy)
 
 
 def _log_standard_normal(u: Any) -> Any:
