@@ -306,25 +306,31 @@ def _small_cases() -> list[Case]:
     def inertia(a: Any, b: Any) -> str:
         return f"inertia {a.inertia_:.6g} and {b.inertia_:.6g} with the last seed"
 
-    options: dict[str, Any] = {"target": _SLOWEST, "repeats": 11, "rest": 0.05, "engine": "auto"}
-    many: dict[str, Any] = {**options, "repeats": 25, "units": 20}
+    def both(name: str, ours: Any, theirs: Any, **options: Any) -> list[Case]:
+        """The first calls, which are interpreted, and those once the function is compiled."""
+        case = Case(f"small: {name}, first calls", ours, theirs, rest=0.05, engine="auto", **options)
+        compiled = {"name": f"small: {name}, once compiled", "engine": "xla", "target": _SLOWEST}
+        return [case, dataclasses.replace(case, **compiled)]
+
+    many: dict[str, Any] = {"repeats": 25, "units": 20}
+    tables = ("digits", load_digits().data), ("iris", iris)
     return [
-        Case("small: sample(100) of a mixture of iris", *mixtures(20, lambda m: m.sample(100)), **many),
-        Case(
-            "small: predict of a mixture, iris",
+        *both("sample(100) of a mixture of iris", *mixtures(20, lambda m: m.sample(100)), **many),
+        *both(
+            "predict of a mixture, iris",
             *mixtures(20, lambda m: m.predict(iris)),
             quality=agreement,
             **many,
         ),
-        *(
-            Case(
-                f"small: KMeans(10, n_init=10), {name}",
+        *itertools.chain.from_iterable(
+            both(
+                f"KMeans(10, n_init=10), {name}",
                 _fits(estimators.KMeans, X, n_clusters=10, n_init=10),
                 _fits(cluster.KMeans, X, n_clusters=10, n_init=10),
                 quality=inertia,
-                **options,
+                repeats=11,
             )
-            for name, X in (("digits", load_digits().data), ("iris", iris))
+            for name, X in tables
         ),
     ]
 
