@@ -24,11 +24,11 @@ from energax.programs._cost import n_equations
 #: The counts of a first fit: all programs, and the equations of the two large ones as XLA would get them and
 #: as NumPy does. With a version of JAX that traces more equations, raise them.
 LIMITS: dict[str, dict[str, Any]] = {
-    "GaussianMixture full": {"programs": 4, "start_restarts": (794, 502), "run_epochs": (607, 433)},
-    "GaussianMixture diag": {"programs": 4, "start_restarts": (591, 421), "run_epochs": (396, 346)},
-    "KMeans": {"programs": 5, "start_restarts": (200, 200), "run_epochs": (317, 232)},
-    "LinearClassifier": {"programs": 4, "start_restarts": (53, 53), "run_epochs": (1277, 1277)},
-    "CategoricalHMM": {"programs": 4, "start_restarts": (170, 170), "run_epochs": (681, 813)},
+    "GaussianMixture full": {"programs": 4, "start_restarts": (794, 496), "run_epochs": (598, 424)},
+    "GaussianMixture diag": {"programs": 4, "start_restarts": (588, 412), "run_epochs": (384, 334)},
+    "KMeans": {"programs": 5, "start_restarts": (200, 200), "run_epochs": (314, 223)},
+    "LinearClassifier": {"programs": 4, "start_restarts": (23, 23), "run_epochs": (510, 510)},
+    "CategoricalHMM": {"programs": 4, "start_restarts": (170, 170), "run_epochs": (680, 812)},
 }
 #: Programs that XLA compiles in all these fits, one after the other in a fresh process.
 MOST_COMPILED = 0

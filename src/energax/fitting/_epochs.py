@@ -169,13 +169,14 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
     zeros = jnp.zeros(len(program.term_names), dtype)
     start = (arrays, carry.step, zeros, jnp.zeros((), dtype))
     # On a GPU an update is many small kernels: what does not depend on the step is computed before the loop.
-    keys = fold_in_each(key, 1 if order is None else len(order))
+    keys = None if order is None else fold_in_each(key, len(order))
 
     def body(loop):
         i, (arrays, step, totals, total_weight), _ = loop
         energy, state = eqx.combine(arrays, static)
         batch = take_batch(data, weight, None if order is None else order[i], program.shards)
-        new, new_state, terms = program.learner.step(energy, state, batch, keys[i], program.trainable)
+        batch_key = jax.random.fold_in(key, i) if keys is None else keys[i]
+        new, new_state, terms = program.learner.step(energy, state, batch, batch_key, program.trainable)
         new = restore_frozen(program.trainable, energy, new)
         losses = jnp.stack([terms[name] for name in program.term_names]).astype(dtype)
         bad = ~all_finite(losses)
