@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -196,16 +196,30 @@ class MaskedNetwork(eqx.Module):
         return h.reshape(self.n_inputs, self.n_out)
 
 
-def _make_masked(
-    d: int, key: Any, transform: Transform | None, n_context: int, settings: dict[str, Any]
-) -> tuple[MaskedNetwork, Transform]:
-    check_arguments(locals(), transform=_TRANSFORM | NONE)
-    transform = SplineTransform() if transform is None else transform
-    network = MaskedNetwork.random(d, transform.n_parameters, key=key, n_context=n_context, **settings)
-    return network, transform
+class _Autoregressive(Bijection):
+    """A layer whose transform of a coordinate has parameters from the coordinates before it."""
+
+    network: Callable[..., Any]
+    transform: Transform
+
+    def __check_init__(self):
+        check_arguments(self, network=FUNCTION, transform=_TRANSFORM)
+
+    @classmethod
+    def random(
+        cls, d: int, *, key: Any, transform: Transform | None = None, n_context: int = 0, **settings: Any
+    ) -> Self:
+        """A layer with a masked network; `width`, `depth` and `activation` go to `MaskedNetwork.random`."""
+        check_arguments(locals(), transform=_TRANSFORM | NONE)
+        transform = SplineTransform() if transform is None else transform
+        network = MaskedNetwork.random(d, transform.n_parameters, key=key, n_context=n_context, **settings)
+        return cls(network, transform)
+
+    def initialise(self, key, x, weight, context=None):
+        return type(self)(_restart(self.network, key), self.transform)
 
 
-class MaskedAutoregressive(Bijection):
+class MaskedAutoregressive(_Autoregressive):
     """u_i = g(x_i; network(x_1, …, x_{i−1}, context)): `forward` takes one pass of the network, `inverse` d.
 
     For densities of data. More flexible than couplings, and slower to draw from.
@@ -223,22 +237,6 @@ class MaskedAutoregressive(Bijection):
     True
     """
 
-    network: Callable[..., Any]
-    transform: Transform
-
-    def __check_init__(self):
-        check_arguments(self, network=FUNCTION, transform=_TRANSFORM)
-
-    @classmethod
-    def random(
-        cls, d: int, *, key: Any, transform: Transform | None = None, n_context: int = 0, **network: Any
-    ) -> MaskedAutoregressive:
-        """A layer with a masked network; `width`, `depth` and `activation` go to `MaskedNetwork.random`."""
-        return cls(*_make_masked(d, key, transform, n_context, network))
-
-    def initialise(self, key, x, weight, context=None):
-        return MaskedAutoregressive(_restart(self.network, key), self.transform)
-
     def forward(self, x, context=None):
         return _at_once(self.network, self.transform.forward, x, context)
 
@@ -246,7 +244,7 @@ class MaskedAutoregressive(Bijection):
         return _one_by_one(self.network, self.transform.inverse, u, context)
 
 
-class InverseAutoregressive(Bijection):
+class InverseAutoregressive(_Autoregressive):
     """x_i = g(u_i; network(u_1, …, u_{i−1}, context)): `inverse` takes one pass of the network, `forward` d.
 
     For posteriors and proposals: draws come with their density in one pass.
@@ -261,22 +259,6 @@ class InverseAutoregressive(Bijection):
     >>> bool(jnp.allclose(layer.forward(layer.inverse(u)[0])[0], u, atol=1e-5))
     True
     """
-
-    network: Callable[..., Any]
-    transform: Transform
-
-    def __check_init__(self):
-        check_arguments(self, network=FUNCTION, transform=_TRANSFORM)
-
-    @classmethod
-    def random(
-        cls, d: int, *, key: Any, transform: Transform | None = None, n_context: int = 0, **network: Any
-    ) -> InverseAutoregressive:
-        """A layer with a masked network; `width`, `depth` and `activation` go to `MaskedNetwork.random`."""
-        return cls(*_make_masked(d, key, transform, n_context, network))
-
-    def initialise(self, key, x, weight, context=None):
-        return InverseAutoregressive(_restart(self.network, key), self.transform)
 
     def forward(self, x, context=None):
         return _one_by_one(self.network, self.transform.inverse, x, context)

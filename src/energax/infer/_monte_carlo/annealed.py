@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from ..._util.arguments import NONE, POSITIVE_NUMBER, WHOLE, check_arguments, whole
 from ..._util.keys import as_key
 from ...algorithms.factors.gibbs import anneal_tables
 from ...energy import Energy
-from ...errors import BadInput, ConvergenceWarning, Unsuitable, check_number, check_whole_number
+from ...errors import ConvergenceWarning, Unsuitable
 from ...estimate import Estimate
 from ...parameters import precision_of
 from ...samplers import Sampler
@@ -21,7 +21,7 @@ from .._graphical.approximate import TableApproximation
 from .._method import Cost
 from .._query import Query
 from .annealed_run import Run, draw_base, move_at_end, resample, run_schedule
-from .annealing import Annealing, annealing_reason, prepare
+from .annealing import DATA, SAMPLER, Annealing, annealing_reason, prepare
 from .importance import intractable_reason, log_prob_by_estimated_log_z
 from .schedule import even_schedule, local_costs, n_steps_for, place, spread
 from .weights import LogMean, as_estimate, log_mean_weight, warn_low_ess
@@ -83,15 +83,8 @@ class AnnealedImportance(TableApproximation):
     data: Any = None
 
     def __check_init__(self):
-        check_whole_number("n_chains", self.n_chains, 2)
-        if self.n_steps is not None:
-            check_whole_number("n_steps", self.n_steps)
-        check_whole_number("max_steps", self.max_steps)
-        check_number("stderr", self.stderr, lambda s: 0 < s < np.inf, "a number > 0")
-        if self.sampler is not None and not isinstance(self.sampler, Sampler):
-            raise BadInput("sampler", type(self.sampler).__name__, "a sampler of energax.samplers, or None")
-        if self.data is not None and not isinstance(self.data, Mapping):
-            raise BadInput("data", type(self.data).__name__, "a dict from variable names to rows, or None")
+        check_arguments(self, n_chains=whole(2), n_steps=WHOLE | NONE, max_steps=WHOLE)
+        check_arguments(self, stderr=POSITIVE_NUMBER, sampler=SAMPLER, data=DATA)
 
     @property
     def label(self):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import NONE, instance
 from ..._util.arrays import asarray
 from ..._util.keys import unrolled_threefry_key
 from ...energy import Energy
@@ -20,6 +21,10 @@ from .._optimise.lbfgs import start_in
 from .annealing_path import GeometricPath
 from .pilot import fit_base, uniform_base
 from .unconstrained import VECTOR, Standardised, as_scale
+
+#: The fields that annealed methods share.
+SAMPLER = instance(Sampler, "a sampler of energax.samplers") | NONE
+DATA = instance(Mapping, "a dict from variable names to rows") | NONE
 
 #: The β at which settings of the moves are tuned; between them they are interpolated.
 _GRID = np.linspace(0, 1, 9)

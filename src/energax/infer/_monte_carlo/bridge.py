@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
+from ..._util.arguments import check_arguments, whole
 from ..._util.arrays import asarray
 from ...energy import Energy, free_energy
-from ...errors import BadInput, ConvergenceWarning, EnergaxError, check_whole_number
+from ...errors import ConvergenceWarning, EnergaxError
 from ...programs import jit
 from ...samplers import Sampler, default_sampler, run_chains
 from .._method import Cost, Method
+from .annealing import SAMPLER
 from .proposals import draw_student, student_log_density
 from .unconstrained import VECTOR, Standardised, as_scale, flat_unconstrained
 from .weights import as_estimate, effective_size
@@ -60,10 +62,7 @@ class BridgeSampling(Method):
     sampler: Sampler | None = None
 
     def __check_init__(self):
-        for name, least in (("n_draws", 100), ("n_chains", 2), ("warmup", 0)):
-            check_whole_number(name, getattr(self, name), least)
-        if self.sampler is not None and not isinstance(self.sampler, Sampler):
-            raise BadInput("sampler", type(self.sampler).__name__, "a sampler of energax.samplers, or None")
+        check_arguments(self, n_draws=whole(100), n_chains=whole(2), warmup=whole(0), sampler=SAMPLER)
 
     @property
     def label(self):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -10,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import FRACTION, WHOLE, check_arguments, whole
 from ..._util.arrays import asarray
-from ...errors import BadInput, check_number, check_whole_number
 from ...programs import jit
 from ...samplers import Draws, Sampler
 from .._method import Cost, Method
-from .annealing import Annealing, annealing_reason, prepare
+from .annealing import DATA, SAMPLER, Annealing, annealing_reason, prepare
 from .weights import as_estimate, log_mean_weight, warn_low_ess
 
 #: Halvings of the interval in which the next β is searched.
@@ -61,13 +60,8 @@ class TemperedSMC(Method):
     data: Any = None
 
     def __check_init__(self):
-        for name, least in (("n_particles", 2), ("n_runs", 2), ("n_moves", 1)):
-            check_whole_number(name, getattr(self, name), least)
-        check_number("ess", self.ess, lambda s: 0 < s < 1, "a number between 0 and 1")
-        if self.sampler is not None and not isinstance(self.sampler, Sampler):
-            raise BadInput("sampler", type(self.sampler).__name__, "a sampler of energax.samplers, or None")
-        if self.data is not None and not isinstance(self.data, Mapping):
-            raise BadInput("data", type(self.data).__name__, "a dict from variable names to rows, or None")
+        check_arguments(self, n_particles=whole(2), n_runs=whole(2), n_moves=WHOLE)
+        check_arguments(self, ess=FRACTION, sampler=SAMPLER, data=DATA)
 
     @property
     def label(self):

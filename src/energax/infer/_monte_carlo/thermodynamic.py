@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -11,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._util.arguments import check_arguments, whole
 from ..._util.arrays import asarray
-from ...errors import BadInput, ConvergenceWarning, check_whole_number
+from ...errors import BadInput, ConvergenceWarning
 from ...programs import jit
 from ...samplers import Sampler
 from .._method import Cost, Method
-from .annealing import Annealing, annealing_reason, prepare
+from .annealing import DATA, SAMPLER, Annealing, annealing_reason, prepare
 from .weights import as_estimate, effective_size
 
 #: Moves of the trial run that places the temperatures, relative to those of the run that counts.
@@ -59,16 +59,12 @@ class ThermodynamicIntegration(Method):
     data: Any = None
 
     def __check_init__(self):
-        for name, least in (("n_temperatures", 5), ("n_chains", 2), ("n_draws", 20)):
-            check_whole_number(name, getattr(self, name), least)
+        check_arguments(self, n_temperatures=whole(5), n_chains=whole(2), n_draws=whole(20))
         if self.n_temperatures % 2 == 0:
             raise BadInput(
                 "n_temperatures", str(self.n_temperatures), "an odd number", "Every second is left out."
             )
-        if self.sampler is not None and not isinstance(self.sampler, Sampler):
-            raise BadInput("sampler", type(self.sampler).__name__, "a sampler of energax.samplers, or None")
-        if self.data is not None and not isinstance(self.data, Mapping):
-            raise BadInput("data", type(self.data).__name__, "a dict from variable names to rows, or None")
+        check_arguments(self, sampler=SAMPLER, data=DATA)
 
     @property
     def label(self):
