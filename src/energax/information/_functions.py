@@ -33,7 +33,7 @@ def entropy(
     >>> entropy(Normal(0.0, 1.0))
     1.419 (exact)
     >>> entropy(Samples(np.random.default_rng(1).normal(size=1000)))
-    1.402 ± 0.036 (estimate)
+    1.402 ± 0.044 (estimate)
 
     References: Shannon (1948), A mathematical theory of communication; Miller (1955), Note on the bias of
     information estimates; Kozachenko and Leonenko (1987), Sample estimate of the entropy of a random vector.
