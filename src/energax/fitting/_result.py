@@ -81,9 +81,8 @@ def best_fit(
 
     carries: one Carry, whose arrays have a leading axis of restarts. history: (restarts, epochs, terms + 1).
     """
-    records = [
-        _record(program, rows, int(n), validated) for rows, n in zip(history, carries.epoch, strict=True)
-    ]
+    epochs = np.asarray(carries.epoch).tolist()
+    records = [_record(program, rows, n, validated) for rows, n in zip(history, epochs, strict=True)]
 
     def make(i: int) -> Fit:
         return _single_fit(program, _epochs.take_restart(carries, i), records[i], stopped, seconds)

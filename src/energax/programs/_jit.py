@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
+from .._util.garbage import pause_garbage_collection
 from . import _cache, _randomness
 from ._cost import Meter, TooLong, compilation
 from ._engine import attempt, engine, trace_for_numpy
@@ -229,12 +230,12 @@ class Program:
         order = fixed + [i for i in range(n) if i not in fixed]
         places = np.argsort(order).tolist()
         # A function of its own: JAX would take the trace for XLA from its cache, and the other way round.
-        with trace_for_numpy():
+        with trace_for_numpy(), pause_garbage_collection():
             jaxpr = jax.make_jaxpr(lambda *ordered: flat(*[ordered[i] for i in places]))(
                 *[arrays[i] for i in order]
             )
-        self._avals, self._most = jaxpr.out_avals, _PATIENCE * compilation(jaxpr)
-        self._evaluate = lower(jaxpr, self._meter, len(fixed))
+            self._avals, self._most = jaxpr.out_avals, _PATIENCE * compilation(jaxpr)
+            self._evaluate = lower(jaxpr, self._meter, len(fixed))
         self._order, self._last = order, [(None, None)] * len(fixed)
 
     def _convert(self, arrays: Sequence[Any]) -> list[np.ndarray]:
@@ -253,7 +254,8 @@ class Program:
         if self.maps:
             return self._jitted(*arrays)
         before = _cache.memory_maps()
-        found = self._jitted(*arrays)
+        with pause_garbage_collection():
+            found = self._jitted(*arrays)
         self.maps = max(1, _cache.memory_maps() - before)
         _cache.trim()
         return found
