@@ -111,15 +111,15 @@ class Newton(Learner):
             terms, _ = self._smooth(constrain(eqx.combine(unravel(x), frozen)), batch, state.carry, key)
             return sum(terms.values()), terms
 
-        (value, _), gradient = jax.value_and_grad(loss, has_aux=True)(x)
+        here, gradient = jax.value_and_grad(loss, has_aux=True)(x)
         hessian = self._closed_hessian(energy, parameters, batch, trainable)
         if hessian is None:
             hessian = jax.hessian(lambda x: loss(x)[0])(x)
         if self.l1 is None:
-            found, terms = newton.step(loss, x, value, gradient, hessian), {}
+            found, terms = newton.step(loss, x, here, gradient, hessian), {}
         else:
             weights = l1_weights(parameters, self.l1)
-            found = newton.proximal_step(loss, x, value, gradient, hessian, weights)
+            found = newton.proximal_step(loss, x, here, gradient, hessian, weights)
             terms = {"l1": weights @ jnp.abs(found.x)}
         energy = constrain(eqx.combine(unravel(found.x), frozen))
         terms = found.aux | terms

@@ -22,8 +22,8 @@ def double():
 def run(function, x, n, step=newton.step, **options):
     x = jnp.asarray(x, jnp.float64)
     for _ in range(n):
-        value, slope = jax.value_and_grad(lambda x: function(x)[0])(x)
-        x = step(function, x, value, slope, jax.hessian(lambda x: function(x)[0])(x), **options).x
+        here, slope = jax.value_and_grad(function, has_aux=True)(x)
+        x = step(function, x, here, slope, jax.hessian(lambda x: function(x)[0])(x), **options).x
     return np.asarray(x)
 
 

@@ -11,6 +11,7 @@ from scipy.special import softmax
 from scipy.stats import norm
 
 from ..._util.arrays import asarray
+from ..._util.blas import limit_blas
 from ...algorithms.optimise.logistic import (
     MOST_INEQUALITIES,
     contrast_covariance,
@@ -223,6 +224,7 @@ class LogisticRegression(LinearScores):
 
     # -- standard errors ---------------------------------------------------------------------
 
+    @limit_blas()
     def _weight_covariance(self, X: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """The covariance of the weights of every class, (k, d, k, d) with the intercept last; or None."""
         k, n_columns = len(self.classes_), X.shape[1] + bool(self.fit_intercept)
