@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
@@ -27,7 +28,7 @@ _TRANSLATIONS = {
     "inconsistent numbers of samples": ("y", "as many labels as rows", "Pass one label per row of X."),
     "could not be broadcast": ("", "as many labels as rows", "Pass one label per row of X."),
     "y should be a 1d array": ("y", "one label for each row: shape (n_samples,)", ""),
-    "X contains NaN": ("X", "", "Impute the missing values, or use GaussianMixture, which allows them."),
+    "X contains NaN": ("X", "", "Impute the missing values first."),
     "X contains infinity": ("X", "", "Remove or clip those rows."),
     "Expected 2D array": ("", "", _RESHAPE),
     "inhomogeneous": ("", "", "Pass rows of equal length."),
@@ -65,7 +66,10 @@ class BadType(BadInput, TypeError):
 
 @contextlib.contextmanager
 def translate_sklearn_errors(
-    argument: str, expected: str, explain: Callable[[], tuple[str, str] | None] = lambda: None
+    argument: str,
+    expected: str,
+    explain: Callable[[], tuple[str, str] | None] = lambda: None,
+    remedies: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[None]:
     """Raise a `BadInput` with a remedy in place of an error of scikit-learn's validation.
 
@@ -74,6 +78,7 @@ def translate_sklearn_errors(
         expected: its valid values, in words.
         explain: called after an error about values that are not numbers; returns what was found, and a
             remedy, or None.
+        remedies: the remedy of an error whose message has these words, instead of the usual one.
     """
     try:
         yield
@@ -95,4 +100,5 @@ def translate_sklearn_errors(
         if explained is not None:
             argument, ours = argument.partition(",")[0], ("", "", explained[1])
             found = f"{explained[0]} ({found})" if kind is BadType else explained[0]
-        raise kind(ours[0] or argument, found, ours[1] or expected, ours[2]) from None
+        remedy = next((own for words, own in remedies.items() if words in found), ours[2])
+        raise kind(ours[0] or argument, found, ours[1] or expected, remedy) from None
