@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from .columns import ENCODE
 _FITTED_WITH = ("X", "the columns that the model was fitted with")
 _ENCODE = ("", "", ENCODE)
 _UNKNOWN = ("", "", "")
+_PACKAGE = __name__.partition(".")[0]
 _RESHAPE = "Reshape your data: one column by X.reshape(-1, 1), one row by X.reshape(1, -1)."
 #: Part of a message of scikit-learn → (argument, expected, remedy) of ours. "" keeps the caller's text. The
 #: first match is used.
@@ -41,6 +43,14 @@ _TRANSLATIONS = {
 
 class ConvergenceWarning(errors.ConvergenceWarning, _SklearnConvergenceWarning):
     """A `ConvergenceWarning` of both energax and scikit-learn, so that filters for either apply."""
+
+
+def warn_user(message: Any, category: type[Warning] = ConvergenceWarning) -> None:
+    """Warn as of the line that called this package, however many of its functions are between."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class NotFitted(errors.NotFitted, _SklearnNotFitted):

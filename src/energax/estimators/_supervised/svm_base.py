@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import warnings
 from typing import Any, ClassVar
 
 import jax
@@ -19,7 +18,7 @@ from ...errors import BadInput, Diverged
 from ...kernels import Kernel
 from ...learn import SMO
 from ...programs import jit
-from .._base import ConvergenceWarning, EnergyEstimator
+from .._base import EnergyEstimator
 from .._common.kernels import named_kernel
 from .._common.settings import (
     FUNCTION,
@@ -32,6 +31,7 @@ from .._common.settings import (
     one_of,
     whole,
 )
+from .._common.sklearn_errors import warn_user
 
 _STRINGS = ("rbf", "linear", "poly", "sigmoid", "precomputed")
 _SEMI_DEFINITE_ROWS = 2000
@@ -124,11 +124,9 @@ class SupportVectorMachine(EnergyEstimator):
         try:
             scipy.linalg.cholesky(some + (1e-8 * size) * np.eye(len(some)), check_finite=False)
         except scipy.linalg.LinAlgError:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__}: the kernel matrix is not positive semi-definite, so the problem is "
-                "not convex and the solution may be one of several. Use a positive semi-definite kernel.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "not convex and the solution may be one of several. Use a positive semi-definite kernel."
             )
 
     # -- one problem ----------------------------------------------------------------------------
@@ -201,12 +199,10 @@ class SupportVectorMachine(EnergyEstimator):
         self.fit_status_ = 0 if self.converged_ else 1
         worst, name = values["violation"].max(), type(self).__name__
         if not self.converged_:
-            warnings.warn(
+            warn_user(
                 f"{name} did not converge: after max_iter={self.max_iter} steps the largest violation of the "
                 f"optimality conditions is {worst:.3g}, above tol={self.tol:g}. Raise max_iter, or scale the "
-                "columns of X.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "columns of X."
             )
         elif self.fit_.status == "reached max_iter":
             message = f"converged after {int(values['n_steps'].sum())} steps"
