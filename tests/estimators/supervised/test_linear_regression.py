@@ -289,6 +289,9 @@ def test_several_targets_are_as_many_models(name, tmp_path):
     np.testing.assert_array_equal(
         type(model).load(tmp_path / "model.safetensors").predict(X), model.predict(X)
     )
+    for wrong in (y, Y[:, :2]):
+        with pytest.raises(BadInput, match=r"y: found shape .*; expected numbers of shape \(n_samples, 3\)"):
+            model.score(X, wrong)
     assert model.fit(X, y).coef_.shape == (X.shape[1],)
     with pytest.raises(BadInput, match="y: found NaN in row 3"):
         model.fit(X, np.where(np.arange(60)[:, None] == 3, np.nan, Y))

@@ -79,7 +79,13 @@ class Regressor(RegressorMixin, EnergyEstimator):
     def _predict_for_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, Any]:
         """Return the predictions, the validated targets and the validated weights."""
         predicted = self.predict(X)
-        with translate_sklearn_errors("y", "one number for each row"):
+        if predicted.ndim == 1:
+            expected = "one number for each row"
+        else:
+            expected = f"numbers of shape (n_samples, {predicted.shape[1]}), as in fit"
+            if np.shape(y)[1:] != predicted.shape[1:]:
+                raise BadInput("y", f"shape {np.shape(y)}", expected)
+        with translate_sklearn_errors("y", expected):
             y = column_or_1d(y) if predicted.ndim == 1 else check_array(y, dtype=None)
             check_consistent_length(predicted, y)
         y = check_targets(y)
