@@ -243,7 +243,10 @@ class KernelDual(Protocol):
         """(a function from indices to rows of the kernel matrix, one to their block, its diagonal)."""
 
     def dual_problem(self, data: Rows, bound: Any) -> Any:
-        """Targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound`, (n,), is C."""
+        """Targets and bounds of all variables (`algorithms.optimise.smo.BoxDual`); `bound`, (n,), is C.
+
+        The arrays are (c, n), or (p, c, n) for p problems over the same rows.
+        """
 
     def with_dual(self, data: Rows, variables: Any, intercept: Any) -> Any:
         """The energy with these rows as support vectors, and the coefficients of the dual variables."""

@@ -213,6 +213,9 @@ def test_inducing_points_have_the_bound_and_the_variance_of_titsias():
     mean, spread = gp.predict(new, return_std=True)
     np.testing.assert_allclose(mean, k(new, z) @ inverse @ (k(z, x) / noise) @ y, rtol=1e-4)
     np.testing.assert_allclose(spread**2, variance, rtol=1e-4)
+    covariance = gp.predict(new, return_cov=True)[1]
+    shared = k(new, new) - k(new, z) @ np.linalg.solve(inner, k(z, new)) + k(new, z) @ inverse @ k(z, new)
+    np.testing.assert_allclose(covariance, shared + 0.2 * np.eye(2), rtol=1e-4)
     slope = gp.log_marginal_likelihood(gp.kernel_.theta, eval_gradient=True)[1]
     for i, unit in enumerate(1e-4 * np.eye(3)):
         ends = [gp.log_marginal_likelihood(gp.kernel_.theta + sign * unit) for sign in (1, -1)]

@@ -180,6 +180,24 @@ def test_probabilities_are_calibrated_on_rows_that_were_held_out():
     close(model.predict_proba(X)[:, 1], p, rtol=1e-3)
 
 
+def test_probabilities_from_a_kernel_matrix_are_those_of_the_kernel():
+    gram = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1))
+    settings = {"C": 2.0, "gamma": 0.5, "tol": 1e-7, "probability": True, "random_state": 0}
+    by_kernel = estimators.SVC(**settings).fit(X, LABELS, COUNTS)
+    by_matrix = estimators.SVC(kernel="precomputed", **settings).fit(gram, LABELS, COUNTS)
+    close(by_matrix.energy_.calibration, by_kernel.energy_.calibration, rtol=1e-5)
+    close(by_matrix.predict_proba(gram), by_kernel.predict_proba(X), rtol=1e-5)
+
+
+def test_the_noise_of_a_network_is_weighted_and_each_target_has_its_own():
+    Y = np.stack([X[:, 0], np.sin(X[:, 1]), 9 * X[:, 1]], axis=1)
+    settings = {"max_iter": 3, "tol": None, "random_state": 0, "dtype": "float64"}
+    for y in (Y, Y[:, 1]):
+        model = estimators.MLPRegressor((2,), **settings).fit(X, y, COUNTS)
+        truth = np.sqrt(np.average((y - model.predict(X)) ** 2, axis=0, weights=COUNTS))
+        close(model.noise_, truth, rtol=1e-7)
+
+
 # -- conjugate pairs and information --------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ import sklearn.neural_network
 
 from energax import estimators
 from energax.errors import BadInput, ConvergenceWarning
+from energax.kernels import RBF
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2)) + 5 * (np.arange(60) < 30)[:, None]
@@ -55,6 +56,28 @@ def test_two_classes_have_one_row_of_coefficients(loss):
     np.testing.assert_allclose(scores[:, 0], ours.decision_function(X), atol=1e-9)
     three = estimators.LinearClassifier(loss, max_iter=20, random_state=0).fit(X, np.arange(60) % 3)
     assert three.coef_.shape == (3, 2) and three.intercept_.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        estimators.SVC(max_iter=1),
+        estimators.SVR(max_iter=1),
+        estimators.MLPClassifier((2,), max_iter=1),
+        estimators.MLPRegressor((2,), max_iter=1),
+        estimators.LogisticRegression(max_iter=1),
+        estimators.LinearClassifier(max_iter=1),
+        estimators.PoissonRegressor(max_iter=1),
+        estimators.BayesianRidge(max_iter=1),
+        estimators.KernelRidge(alpha=0.0),
+        estimators.GaussianProcessClassifier(1.0 * RBF(), max_iter=1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_warning_names_the_line_of_the_user(model):
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(np.r_[X, X], np.r_[Y, 1 - Y])
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_grey_values_are_probabilities_of_visible_units():

@@ -111,7 +111,10 @@ EXPECTED = {
     "Autoencoder": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "SparseAutoencoder": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "VAE": dict.fromkeys(_WEIGHTS, _RANDOM),
-    "MLPRegressor": dict.fromkeys(_WEIGHTS, _FLOAT32),
+    "MLPRegressor": {
+        **dict.fromkeys(_WEIGHTS, _FLOAT32),
+        "check_regressor_multioutput": "answers in the dtype of its network, by default float32",
+    },
     "MLPClassifier": dict.fromkeys(_WEIGHTS, _FLOAT32),
     "GaussianMixture": dict.fromkeys(_WEIGHTS, _STARTS),
     "KMeans": dict.fromkeys(_WEIGHTS, _STARTS),

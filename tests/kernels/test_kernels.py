@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -159,3 +161,16 @@ def test_the_algebra():
 def test_bad_input_is_answered_by_a_sentence(call, message):
     with pytest.raises(BadInput, match=message):
         call()
+
+
+def test_the_repr_is_the_expression_with_its_values():
+    kernel = 2.5 * (RBF([0.5, 1.25]) + White(1e-3)) * Polynomial(2, gamma=3) + Constant(4)
+    text = "2.5 * (RBF(length_scale=[0.5, 1.25]) + White(noise_level=0.001)) * Polynomial(degree=2, gamma=3, "
+    assert repr(kernel) == text + "coef0=1.0) + 4"
+    again = eval(repr(kernel))
+    np.testing.assert_allclose(again.theta, kernel.theta, rtol=1e-6)
+    assert repr(2.0 * Constant(3.0)).startswith("Product(")
+    assert repr(RBF(np.ones(20))) == "RBF(length_scale=f64[20])"
+    seen = []
+    jax.jit(lambda k: seen.append(repr(k)))(1.5 * RBF())
+    assert re.fullmatch(r"Constant\(constant_value=f\d\d\[\]\) \* RBF\(length_scale=f\d\d\[\]\)", seen[0])

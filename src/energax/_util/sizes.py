@@ -139,6 +139,18 @@ def round_up(n: int) -> int:
     return -(-n // step) * step
 
 
+def machine_rows(n: int) -> int:
+    """The number of rows that a support vector machine is padded to; its kernel matrix grows as the square.
+
+    >>> machine_rows(100), machine_rows(300), machine_rows(569), machine_rows(900), machine_rows(2500)
+    (128, 384, 768, 1024, 2560)
+    """
+    if n > SMO_WORKING_SET:
+        return round_up(n)
+    size = pad_size(n)
+    return 3 * size // 4 if size > 256 and n <= 3 * size // 4 else size
+
+
 def component_size(k: int, numbers: int, power: int = 1) -> int:
     """The number of components, clusters or states that k are padded to.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,7 +28,7 @@ from ._common.resume import ResumedLearner
 from ._common.saving import SaveLoadMixin
 from ._common.sklearn_errors import ConvergenceWarning as ConvergenceWarning
 from ._common.sklearn_errors import NotFitted as NotFitted
-from ._common.sklearn_errors import reword_warnings
+from ._common.sklearn_errors import reword_warnings, warn_user
 from ._common.sklearn_errors import translate_sklearn_errors as translate_sklearn_errors
 from ._common.table import mask_missing
 from ._common.validation import InputValidation
@@ -159,7 +158,7 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
         self._set_energy(result.energy)
         if tolerance and getattr(learner, "tol", None) is not None and result.status == "reached max_iter":
             message = f"{name} did not converge: {result.message}. {self._convergence_hint(result)}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+            warn_user(message)
         return result
 
     def _set_energy(self, energy: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import operator
 from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Real as RealNumber
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -18,10 +19,12 @@ import numpy as np
 from .._util.arguments import check_each, instance
 from .._util.arrays import asarray
 from .._util.hyperparameter import hyperparameter
-from .._util.printing import pretty_repr
 from ..errors import BadInput, as_numbers, describe
 from ..programs import jit
 from ..spaces import Positive, is_concrete, parameter
+
+#: The most numbers of a hyperparameter in the repr of a kernel.
+_MOST_SHOWN = 10
 
 
 def check_scalar(name: str, value: Any) -> None:
@@ -143,7 +146,19 @@ class Kernel(eqx.Module):
         return Product((as_kernel(other, "*"), self))
 
     def __repr__(self) -> str:
-        return pretty_repr(self)
+        """Return the expression that makes the kernel, with the values of its hyperparameters."""
+        fields = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if f.repr)
+        return f"{type(self).__name__}({', '.join(f'{name}={_show(value)}' for name, value in fields)})"
+
+
+def _show(value: Any) -> str:
+    """Return a hyperparameter to four digits, or the shape of one that is not known or has many numbers."""
+    if not eqx.is_array(value):
+        return repr(value)
+    if not is_concrete(value) or value.size > _MOST_SHOWN:
+        return str(eqx.tree_pformat(value))
+    numbers = [f"{float(number):.4g}" for number in np.ravel(np.asarray(value))]
+    return f"[{', '.join(numbers)}]" if value.ndim else numbers[0]
 
 
 @jit
@@ -230,10 +245,22 @@ def _as_kernels(values: Any) -> tuple[Kernel, ...]:
 
 class _Combination(Kernel):
     kernels: tuple[Kernel, ...] = eqx.field(converter=_as_kernels)
+    #: Between two kernels in the repr.
+    sign: ClassVar[str] = ""
 
     def __check_init__(self):
         if not self.kernels:
             raise BadInput("kernels", "none", "at least one kernel")
+
+    def __repr__(self) -> str:
+        if len(self.kernels) < 2 or all(isinstance(k, Constant) for k in self.kernels):
+            return super().__repr__()
+        return f" {self.sign} ".join(self._show_part(k) for k in self.kernels)
+
+    def _show_part(self, part: Kernel) -> str:
+        if isinstance(part, Constant) and is_concrete(part.constant_value):
+            return _show(part.constant_value)
+        return f"({part})" if self.sign == "*" and isinstance(part, Sum) else repr(part)
 
 
 class Sum(_Combination):
@@ -246,6 +273,8 @@ class Sum(_Combination):
     >>> (Constant(1.0) + White(2.0)).diagonal(np.zeros((2, 1)))
     Array([3., 3.], dtype=float32)
     """
+
+    sign: ClassVar[str] = "+"
 
     def _matrix(self, X, Y):
         return functools.reduce(operator.add, [k._matrix(X, Y) for k in self.kernels])
@@ -266,6 +295,8 @@ class Product(_Combination):
     >>> (3.0 * White(2.0)).diagonal(np.zeros((2, 1)))
     Array([6., 6.], dtype=float32)
     """
+
+    sign: ClassVar[str] = "*"
 
     def _matrix(self, X, Y):
         return functools.reduce(operator.mul, [k._matrix(X, Y) for k in self.kernels])

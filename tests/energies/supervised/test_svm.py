@@ -123,6 +123,43 @@ def test_smo_learns_through_fit_and_converges_with_weights():
     np.testing.assert_allclose(cropped.scores(x), result.energy.scores(x), rtol=1e-5)
 
 
+def test_smo_learns_every_pair_of_classes_as_a_problem_of_its_own():
+    """By fits to the rows of two classes; a row has no coefficient in pairs of other classes."""
+    rng = np.random.default_rng(3)
+    with jax.enable_x64(True):
+        X, y = rng.normal(size=(40, 2)), np.arange(40) % 4
+        y[0], weight = 4, rng.integers(0, 3, 40).astype(float)
+        y[1], weight[:4] = 4, 1.0
+        k, n_pairs = 5, 10
+        kernel = RBF(0.8).astype(np.float64)
+        start = SupportVectorClassifier(kernel, jnp.asarray(X), jnp.zeros((n_pairs, 40)), jnp.zeros(n_pairs))
+        learner = SMO(C=2.0, tol=1e-9)
+        largest = max(((y == i) | (y == j))[weight > 0].sum() for i in range(k) for j in range(i))
+        for most_rows in (None, int(largest)):
+            chosen = dataclasses.replace(learner, most_rows=most_rows)
+            result = fit(start, {"x": X, "y": y}, chosen, weights=weight, key=0)
+            certificate = result.state.certificate
+            assert certificate.violation.shape == (n_pairs,) and (certificate.violation <= 1e-9).all()
+            assert float(result.objective) == pytest.approx(float(certificate.dual_objective.sum()))
+            for p, (i, j) in enumerate(zip(*np.triu_indices(k, 1), strict=True)):
+                own = np.flatnonzero((y == i) | (y == j))
+                two = SupportVectorClassifier(
+                    kernel, jnp.asarray(X[own]), jnp.zeros((1, len(own))), jnp.zeros(1)
+                )
+                data = {"x": X[own], "y": (y[own] == j).astype(np.int32)}
+                alone = fit(two, data, learner, weights=weight[own], key=0)
+                expected = np.zeros(40)
+                expected[own] = alone.energy.coefficients[0]
+                np.testing.assert_allclose(result.energy.coefficients[p], expected, atol=1e-6)
+                assert float(result.energy.intercept[p]) == pytest.approx(
+                    float(alone.energy.intercept[0]), abs=1e-6
+                )
+                assert int(certificate.n_support[p]) == int(alone.state.certificate.n_support)
+        too_few = dataclasses.replace(learner, most_rows=int(largest) - 1)
+        lost = fit(start, {"x": X, "y": y}, too_few, weights=weight, key=0)
+        assert lost.status == "diverged" and "dual objective" in lost.message
+
+
 def test_white_noise_counts_on_the_diagonal_only():
     """k + σ²·1[i = j] is the 2-norm soft margin: margins are 1 − σ² a_i."""
     rng = np.random.default_rng(1)
@@ -151,8 +188,7 @@ def test_bad_parts_are_refused():
         fit(Linear(jnp.zeros((2, 2)), jnp.zeros(2)), data, SMO(), key=0)
     with pytest.raises(Unsuitable, match="the energy has 3, the batch 4"):
         fit(SupportVectorClassifier(RBF(), support, jnp.zeros((1, 3)), jnp.zeros(1)), data, SMO(), key=0)
-    five = {"x": np.zeros((5, 2), np.float32), "y": np.array([0, 1, 2, 0, 1])}
-    with pytest.raises(Unsuitable, match="two classes at a time"):
-        fit(three_classes(), five, SMO(), key=0)
     with pytest.raises(BadInput, match="C: found -1"):
         SMO(C=-1.0)
+    with pytest.raises(BadInput, match="most_rows"):
+        SMO(most_rows=0)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from energax.errors import BadInput
-from energax.estimators import LinearClassifier
+from energax.estimators import GaussianMixture, LinearClassifier, NaiveBayes, Ridge
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = np.arange(20) % 2
@@ -46,8 +46,16 @@ def test_errors_about_labels(y, expected):
 
 def test_missing_values_in_x_and_in_weights_have_different_remedies():
     rows = np.where(np.arange(20)[:, None] == 3, np.nan, X)
-    with pytest.raises(BadInput, match=r"^X: found Input X contains NaN; .*GaussianMixture"):
+    with pytest.raises(
+        BadInput, match=r"^X: found Input X contains NaN; .*Impute them, or use NaiveBayes or"
+    ):
         LinearClassifier().fit(rows, Y)
+    number = np.arange(20.0)
+    with pytest.raises(BadInput, match=r"NaN; .*by GaussianMixture\(1\)\.fit\(X\)\.impute\(X\)\."):
+        Ridge().fit(rows, number)
+    # What the messages advise works.
+    assert np.isfinite(Ridge().fit(GaussianMixture(1).fit(rows).impute(rows), number).coef_).all()
+    assert NaiveBayes().fit(rows, Y).predict(rows).shape == (20,)
     with pytest.raises(BadInput, match=r"^sample_weight: .*NaN") as caught:
         LinearClassifier().fit(X, Y, sample_weight=np.full(20, np.nan))
     assert "Mixture" not in str(caught.value)

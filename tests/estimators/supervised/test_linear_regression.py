@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import sklearn.linear_model as theirs
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
@@ -262,6 +263,69 @@ def test_nearly_dependent_columns_have_an_exact_lasso_or_a_warning():
     wide = 5 + 0.1 * rng.normal(size=(10, 30))
     with pytest.warns(ConvergenceWarning, match="Lasso did not converge: the duality gap is"):
         estimators.Lasso(1e-6, fit_intercept=False, max_iter=1).fit(wide, rng.normal(size=10))
+
+
+@pytest.mark.parametrize("name", ["LinearRegression", "LinearRegression, positive", "Ridge"])
+def test_several_targets_are_as_many_models(name, tmp_path):
+    X, y = data()
+    X = np.delete(X, 1, 1)
+    Y = np.stack([y, np.roll(y, 7), 3 * X[:, 0] - y], axis=1)
+    ours, peer = (TIGHT[name][i] for i in (0, 1))
+    model = getattr(estimators, name.partition(",")[0])(**ours).fit(X, Y, sample_weight=WEIGHTS)
+    other = getattr(theirs, name.partition(",")[0])(**peer).fit(X, Y, sample_weight=WEIGHTS)
+    assert model.coef_.shape == (3, X.shape[1]) and model.intercept_.shape == (3,)
+    np.testing.assert_allclose(model.coef_, other.coef_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.predict(X), other.predict(X), rtol=1e-9, atol=1e-9)
+    assert model.score(X, Y, WEIGHTS) == pytest.approx(other.score(X, Y, WEIGHTS), abs=1e-12)
+    each = [getattr(estimators, name.partition(",")[0])(**ours).fit(X, t, sample_weight=WEIGHTS) for t in Y.T]
+    with jax.enable_x64(True):
+        found = energax.log_prob(model.energy_, {"y": Y}, given={"x": X}).value
+        alone = [
+            energax.log_prob(m.energy_, {"y": t}, given={"x": X}).value
+            for m, t in zip(each, Y.T, strict=True)
+        ]
+    np.testing.assert_allclose(found[::9], np.sum(alone, 0)[::9], rtol=1e-6)
+    model.save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(
+        type(model).load(tmp_path / "model.safetensors").predict(X), model.predict(X)
+    )
+    for wrong in (y, Y[:, :2]):
+        with pytest.raises(BadInput, match=r"y: found shape .*; expected numbers of shape \(n_samples, 3\)"):
+            model.score(X, wrong)
+    assert model.fit(X, y).coef_.shape == (X.shape[1],)
+    with pytest.raises(BadInput, match="y: found NaN in row 3"):
+        model.fit(X, np.where(np.arange(60)[:, None] == 3, np.nan, Y))
+
+
+def test_robust_regression_of_several_targets():
+    X, y = data()
+    Y = np.stack([y, np.where(np.arange(60) % 9 == 0, y + 50, y)], axis=1)
+    found = estimators.LinearRegression(noise="student-t", tol=1e-12).fit(X, Y)
+    for t in range(2):
+        alone = estimators.LinearRegression(noise="student-t", tol=1e-12).fit(X, Y[:, t])
+        np.testing.assert_allclose(found.coef_[t], alone.coef_, rtol=1e-10)
+        scale = found.energy_.likelihood.scale[t]
+        assert float(scale) == pytest.approx(float(alone.energy_.likelihood.scale))
+
+
+@pytest.mark.parametrize("name", ["Lasso", "BayesianRidge", "ARDRegression", "PoissonRegressor", "SVR"])
+def test_several_targets_need_a_wrapper_where_there_is_one_model(name):
+    X, y = data()
+    Y = np.abs(np.stack([y, y], axis=1))
+    with pytest.raises(BadInput, match=r"y: found 2 targets; .*MultiOutputRegressor"):
+        getattr(estimators, name)().fit(X, Y)
+    wrapped = MultiOutputRegressor(getattr(estimators, name)()).fit(X, Y)
+    np.testing.assert_allclose(
+        wrapped.predict(X)[:, 1], getattr(estimators, name)().fit(X, Y[:, 1]).predict(X)
+    )
+
+
+def test_the_score_of_equal_counts_is_one_if_they_are_predicted():
+    X, _ = data()
+    model = estimators.PoissonRegressor().fit(X, np.full(60, 3.0))
+    assert model.score(X, np.full(60, 3.0)) == 1 and model.score(X, np.full(60, 4.0)) == 0
+    weight = np.append(np.ones(59), 0.0)
+    assert model.score(X, np.append(np.full(59, 3.0), 9.0), weight) == 1
 
 
 def test_counts_are_checked():

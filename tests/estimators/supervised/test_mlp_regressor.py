@@ -9,6 +9,7 @@ import optax
 import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_score
 
 import energax
@@ -19,6 +20,28 @@ from energax.learn import AdversarialTraining, CrossEntropy, Descent, FastGradie
 X = np.linspace(-2, 2, 120)[:, None]
 Y = np.sin(3 * X[:, 0])
 SMALL = {"hidden_layer_sizes": (16,), "learning_rate_init": 0.02, "tol": None, "random_state": 0}
+
+
+def test_several_targets_without_hidden_layers_are_ridge_regressions():
+    X, y = load_diabetes(return_X_y=True)
+    Y = np.stack([y, 100 * X[:, 0] + np.sin(y), 5 - y], axis=1)
+    learner = Descent(NegativeLogLikelihood(l2=0.01), optax.lbfgs(), tol=1e-15)
+    settings = {"dtype": "float64", "batch_size": None, "max_iter": 500, "learner": learner}
+    model = MLPRegressor((), **settings).fit(X, Y)
+    mean, std = model.predict(X, return_std=True)
+    u, v = (X - X.mean(0)) / X.std(0), (Y - Y.mean(0)) / Y.std(0)
+    predicted = Ridge(alpha=0.01 * len(X), tol=1e-12).fit(u, v).predict(u) * Y.std(0) + Y.mean(0)
+    np.testing.assert_allclose(mean, predicted, rtol=1e-5)
+    noise = np.sqrt(np.mean((Y - predicted) ** 2, axis=0))
+    np.testing.assert_allclose(model.noise_, noise, rtol=1e-5)
+    np.testing.assert_allclose(std, np.tile(noise, (len(X), 1)), rtol=1e-5)
+    np.testing.assert_allclose(X @ model.coefs_[0] + model.intercepts_[0], predicted, rtol=1e-5)
+    assert model.n_outputs_ == 3 and model.score(X, Y) == pytest.approx(r2_score(Y, predicted), rel=1e-5)
+    with pytest.raises(BadInput, match="y: found targets: 1; expected as many as in the first fit, 3"):
+        model.partial_fit(X, y)
+    fixed = MLPRegressor((4,), noise=2.0, max_iter=1, tol=None, random_state=0).fit(X, Y)
+    np.testing.assert_allclose(fixed.predict(X, return_std=True)[1], 2.0, rtol=1e-6)
+    assert fixed.set_params(warm_start=True).fit(X, Y).predict(X[:2]).shape == (2, 3)
 
 
 def test_without_hidden_layers_it_is_ridge_regression():

@@ -247,6 +247,59 @@ def test_probabilities_of_several_classes_are_near_those_of_libsvm():
     assert (ours.argmax(1) == y).mean() > 0.95
 
 
+def test_probabilities_are_fitted_to_outputs_of_machines_that_did_not_see_the_row(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    weight = np.where(np.arange(150) % 7 == 0, 0.0, 1.0)
+    seen = []
+
+    def record(outputs, is_positive):
+        seen.append((outputs, is_positive))
+        return np.array([-1.0, 0.0])
+
+    monkeypatch.setattr("energax.estimators._supervised.svm.platt_scale", record)
+    model = SVC(probability=True, tol=1e-9, random_state=0).fit(X, y, sample_weight=weight)
+    fold = model._folds(np.where(weight > 0, y, -1))
+    for c in range(3):  # the folds have equal shares of every class
+        sizes = np.bincount(fold[(y == c) & (weight > 0)], minlength=5)
+        assert sizes.min() > 0 and np.ptp(sizes) <= 1
+    for p, (i, j) in enumerate([(0, 1), (0, 2), (1, 2)]):
+        members = np.flatnonzero(((y == i) | (y == j)) & (weight > 0))
+        expected = np.zeros(len(members))
+        for f in range(5):
+            kept, out = members[fold[members] != f], fold[members] == f
+            two = sklearn.svm.SVC(tol=1e-9, gamma=model.gamma_).fit(X[kept], y[kept])
+            expected[out] = two.decision_function(X[members[out]])
+        np.testing.assert_allclose(seen[p][0], expected, atol=1e-5)
+        np.testing.assert_array_equal(seen[p][1], y[members] == j)
+    few = np.r_[0:20, 50:70, 100:102]
+    assert np.isfinite(SVC(probability=True).fit(X[few], y[few]).predict_proba(X)).all()
+    with pytest.raises(BadInput, match="a class with 1 row"):
+        SVC(probability=True).fit(X[few[:-1]], y[few[:-1]])
+
+
+@pytest.mark.parametrize("working_set", [1024, 8])
+def test_pairs_of_classes_are_one_fit_if_they_are_small(working_set, monkeypatch):
+    from energax.estimators import _base
+    from energax.estimators._supervised import svm
+
+    X, y = load_iris(return_X_y=True)
+    fits, run_fit = [], _base.run_fit
+    monkeypatch.setattr(
+        _base, "run_fit", lambda *args, **options: fits.append(1) or run_fit(*args, **options)
+    )
+    monkeypatch.setattr(svm, "SMO_WORKING_SET", working_set)
+    for kernel in ("rbf", "precomputed"):
+        fits.clear()
+        table = X @ X.T if kernel == "precomputed" else X
+        ours = SVC(kernel=kernel, tol=1e-8).fit(table, y)
+        theirs = sklearn.svm.SVC(kernel=kernel, tol=1e-8).fit(table, y)
+        assert len(fits) == (1 if working_set == 1024 else 3)
+        np.testing.assert_array_equal(ours.n_support_, theirs.n_support_)
+        np.testing.assert_allclose(ours.decision_function(table), theirs.decision_function(table), atol=1e-4)
+        np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
+        assert ours.duality_gap_.shape == ours.kkt_violation_.shape == ours.n_iter_.shape == (3,)
+
+
 # -- manners -----------------------------------------------------------------------------------------------
 
 

@@ -43,8 +43,8 @@ class RowCache(NamedTuple):
         is_stored &= jnp.cumsum(is_stored) <= len(self.row_in)
         total = self._sum_of_cached(jnp.where(is_here, slots, 0), jnp.where(is_here, weights, 0))
         # The rows to store come first.
-        order, n_stored = _compact(is_stored)
-        others, n_others = _compact((weights != 0) & (slots < 0) & ~is_stored)
+        order, n_stored = compact(is_stored)
+        others, n_others = compact((weights != 0) & (slots < 0) & ~is_stored)
         at = jnp.arange(len(wanted))
         order = jnp.where(at < n_stored, order, jnp.roll(others, n_stored))
         is_computed = at < n_stored + n_others
@@ -77,7 +77,7 @@ class RowCache(NamedTuple):
         return self._replace(slot_of=slot_of, row_in=row_in, last_use=last_use), slots
 
     def _sum_of_cached(self, slots: Any, weights: Any) -> Any:
-        order, count = _compact(weights != 0)
+        order, count = compact(weights != 0)
         short = -len(slots) % _ADDED
         is_one = jnp.arange(len(slots)) < count
         # An empty slot may hold NaN; the padding reads a slot that is in use, with weight 0.
@@ -102,7 +102,7 @@ def empty_cache(n_slots: int, n: int, dtype: Any) -> RowCache:
     return RowCache(lax.empty((n_slots, n), dtype), unused, empty, used, jnp.zeros((), jnp.int32))
 
 
-def _compact(mask: Any) -> tuple[Any, Any]:
+def compact(mask: Any) -> tuple[Any, Any]:
     """(The indices where a mask (q,) is true, in order, then zeros; their number), without a sort."""
     q = len(mask)
     place = jnp.cumsum(mask, dtype=jnp.int32) - 1

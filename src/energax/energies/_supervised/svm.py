@@ -14,7 +14,7 @@ from ..._util.arguments import ARRAYS, MATRIX, NONE, VECTOR, check_arguments
 from ..._util.arrays import asarray
 from ...algorithms.optimise.smo import BoxDual
 from ...energy import Energy
-from ...errors import BadInput, Unsuitable, check_instance, describe
+from ...errors import BadInput, check_instance, describe
 from ...kernels import Kernel
 from ...spaces import Categorical, Real
 from .._latent.likelihoods import as_likelihood
@@ -108,7 +108,7 @@ class SupportVectorClassifier(_KernelExpansion, Classifier):
     score is the number of pairs that the class wins, plus the sum of its functions squeezed below ½, which
     decides ties; with `calibration` it is log p(y | x), coupled from the probabilities of all pairs.
 
-    It is learned by `learn.SMO`, if it has two classes.
+    It is learned by `learn.SMO`.
 
     Args:
         kernel: k, or None: x is then the vector of kernel values with the support vectors.
@@ -171,16 +171,15 @@ class SupportVectorClassifier(_KernelExpansion, Classifier):
     # -- learning by SMO --------------------------------------------------------------------------------
 
     def dual_problem(self, data, bound):
-        if self.n_classes > 2:
-            raise Unsuitable(
-                f"SMO learns two classes at a time, not {self.n_classes}. Use energax.estimators.SVC."
-            )
-        sign = jnp.where(data["y"] == 1, 1.0, -1.0).astype(bound.dtype)[None]
+        """One problem; with more than two classes one for every pair, in which other rows have no bounds."""
+        first, second = (jnp.asarray(of_pair)[:, None, None] for of_pair in pairs_of(self.n_classes))
+        sign = jnp.where(data["y"] == second, 1.0, jnp.where(data["y"] == first, -1.0, 0)).astype(bound.dtype)
         zero = jnp.zeros_like(sign)
-        return BoxDual(sign, jnp.where(sign > 0, zero, -bound), jnp.where(sign > 0, bound, zero))
+        several = BoxDual(sign, jnp.where(sign < 0, -bound, zero), jnp.where(sign > 0, bound, zero))
+        return several if self.n_classes > 2 else BoxDual(*(array[0] for array in several))
 
     def with_dual(self, data, variables, intercept):
-        return self._with_rows(data, variables[0], intercept)
+        return self._with_rows(data, variables, intercept)
 
 
 class SupportVectorRegressor(_KernelExpansion, Regressor):

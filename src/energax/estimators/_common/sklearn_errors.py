@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
@@ -17,6 +19,7 @@ from .columns import ENCODE
 _FITTED_WITH = ("X", "the columns that the model was fitted with")
 _ENCODE = ("", "", ENCODE)
 _UNKNOWN = ("", "", "")
+_PACKAGE = __name__.partition(".")[0]
 _RESHAPE = "Reshape your data: one column by X.reshape(-1, 1), one row by X.reshape(1, -1)."
 #: Part of a message of scikit-learn → (argument, expected, remedy) of ours. "" keeps the caller's text. The
 #: first match is used.
@@ -27,7 +30,7 @@ _TRANSLATIONS = {
     "inconsistent numbers of samples": ("y", "as many labels as rows", "Pass one label per row of X."),
     "could not be broadcast": ("", "as many labels as rows", "Pass one label per row of X."),
     "y should be a 1d array": ("y", "one label for each row: shape (n_samples,)", ""),
-    "X contains NaN": ("X", "", "Impute the missing values, or use GaussianMixture, which allows them."),
+    "X contains NaN": ("X", "", "Impute the missing values first."),
     "X contains infinity": ("X", "", "Remove or clip those rows."),
     "Expected 2D array": ("", "", _RESHAPE),
     "inhomogeneous": ("", "", "Pass rows of equal length."),
@@ -40,6 +43,14 @@ _TRANSLATIONS = {
 
 class ConvergenceWarning(errors.ConvergenceWarning, _SklearnConvergenceWarning):
     """A `ConvergenceWarning` of both energax and scikit-learn, so that filters for either apply."""
+
+
+def warn_user(message: Any, category: type[Warning] = ConvergenceWarning) -> None:
+    """Warn as of the line that called this package, however many of its functions are between."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class NotFitted(errors.NotFitted, _SklearnNotFitted):
@@ -65,7 +76,10 @@ class BadType(BadInput, TypeError):
 
 @contextlib.contextmanager
 def translate_sklearn_errors(
-    argument: str, expected: str, explain: Callable[[], tuple[str, str] | None] = lambda: None
+    argument: str,
+    expected: str,
+    explain: Callable[[], tuple[str, str] | None] = lambda: None,
+    remedies: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[None]:
     """Raise a `BadInput` with a remedy in place of an error of scikit-learn's validation.
 
@@ -74,6 +88,7 @@ def translate_sklearn_errors(
         expected: its valid values, in words.
         explain: called after an error about values that are not numbers; returns what was found, and a
             remedy, or None.
+        remedies: the remedy of an error whose message has these words, instead of the usual one.
     """
     try:
         yield
@@ -95,4 +110,5 @@ def translate_sklearn_errors(
         if explained is not None:
             argument, ours = argument.partition(",")[0], ("", "", explained[1])
             found = f"{explained[0]} ({found})" if kind is BadType else explained[0]
-        raise kind(ours[0] or argument, found, ours[1] or expected, ours[2]) from None
+        remedy = next((own for words, own in remedies.items() if words in found), ours[2])
+        raise kind(ours[0] or argument, found, ours[1] or expected, remedy) from None

@@ -17,7 +17,10 @@ def check_target_columns(estimator: Any, y: Any, X: np.ndarray) -> np.ndarray:
         name = type(estimator).__name__
         expected = f"numbers: {name} requires y to be passed, but the target y is None"
         raise BadInput("y", "None", expected)
-    with translate_sklearn_errors("y", "finite numbers of shape (n_samples,) or (n_samples, n_targets)"):
+    expected = "finite numbers of shape (n_samples,) or (n_samples, n_targets)"
+    if np.asarray(y).dtype.kind == "f" and np.isnan(np.asarray(y)).any():
+        raise BadInput("y", "NaN", expected, "Leave out the rows without a target.")
+    with translate_sklearn_errors("y", expected):
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=estimator)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError as _SklearnNotFitted
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -29,6 +29,8 @@ class InputValidation(BaseEstimator):
     _allow_nan: ClassVar[bool] = False
     #: Whether X may be a scipy.sparse array, which is converted to a dense one.
     _sparse: ClassVar[bool] = False
+    #: Whether y may have several columns.
+    _several_targets: ClassVar[bool] = False
 
     dtype_: np.dtype
 
@@ -95,11 +97,14 @@ class InputValidation(BaseEstimator):
             ", NaN for missing values" if allow_nan else ""
         )
         check_no_dates(X, expected)
-        with translate_sklearn_errors("X" if y is None else "X, y", expected, lambda: bad_column(X)):
+        remedies = {"X contains NaN": self._missing_remedy()}
+        with translate_sklearn_errors(
+            "X" if y is None else "X, y", expected, lambda: bad_column(X), remedies
+        ):
             if y is None:
                 X = validate_data(self, X, **options)
             else:
-                X, y = validate_data(self, X, y, **options, multi_output=False)
+                X, y = validate_data(self, X, y, **options, multi_output=self._several_targets)
         if scipy.sparse.issparse(X):
             numbers = X.shape[0] * X.shape[1]
             check_memory("X", X, numbers, "a dense table, which is made of a sparse one,", X.dtype.itemsize)
@@ -110,6 +115,14 @@ class InputValidation(BaseEstimator):
                 check_memory(name, getattr(self, name), numbers, what, self.dtype_.itemsize)
         X = self._check_range(np.ascontiguousarray(X))
         return X if y is None else (X, y)
+
+    def _missing_remedy(self) -> str:
+        """Return what to do about missing values in X, where they are not allowed."""
+        if is_classifier(self):
+            return "Impute them, or use NaiveBayes or LinearDiscriminantAnalysis, which allow them."
+        if is_regressor(self):
+            return "Impute them first, for example by GaussianMixture(1).fit(X).impute(X)."
+        return "Impute them, or use GaussianMixture, which allows them."
 
     def _check_new_X(self, X: Any, **options: Any) -> np.ndarray:
         """Return a table for a fitted model, validated by `_check_X`; raise `NotFitted` before `fit`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from typing import Any, Self
 
 import jax
@@ -20,7 +19,7 @@ from ...algorithms.gaussian.evidence import (
 from ...algorithms.gaussian.least_squares import ReducedRows, reduce_rows
 from ...energies import BayesianLinear
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, NONE, WHOLE, number
-from .._common.sklearn_errors import ConvergenceWarning
+from .._common.sklearn_errors import warn_user
 from .linear_regression import POSITIVE
 from .regressor import Regressor
 
@@ -74,7 +73,7 @@ class BayesianRegressor(Regressor):
                 f"{type(self).__name__} did not converge in {found.n_iter} iterations. "
                 f"Raise max_iter (now {self.max_iter}) or tol, or scale the columns of X."
             )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn_user(message)
         return self
 
     def _set_posterior(self, rows: ReducedRows, found: EvidenceMaximum) -> None:

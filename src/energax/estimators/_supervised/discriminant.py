@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,8 +24,9 @@ from ...infer._exact import components
 from ...learn import EM
 from ...missing import any_nan
 from ...mixture import Mixture
-from .._base import ConvergenceWarning, Transformer
+from .._base import Transformer
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, NONE, WHOLE, Setting, number, one_of
+from .._common.sklearn_errors import warn_user
 from .._common.table import check_no_empty_column, mask_missing
 from .generative import GenerativeClassifier
 
@@ -218,12 +218,10 @@ class LinearDiscriminantAnalysis(Transformer, Discriminant):
         within = moments.pooled if self.solver == "svd" else by_prior
         within, singular = widen_null_directions(within, float(self.tol))
         if singular:
-            warnings.warn(
+            warn_user(
                 "LinearDiscriminantAnalysis: the covariance within classes is singular, since columns are "
                 "constant, or sums of others, or the rows are fewer than the columns. Drop columns, or set "
-                "solver='eigen' and shrinkage='auto'.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "solver='eigen' and shrinkage='auto'."
             )
         self.xbar_ = priors @ moments.means
         found = self._directions(within, moments, X, weight, priors)

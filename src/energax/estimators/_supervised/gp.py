@@ -15,7 +15,6 @@ from ...energies import GaussianProcess
 from ...energies._supervised import gp_exact as exact
 from ...energies._supervised import gp_inducing as sparse
 from ...errors import BadInput
-from .._base import ConvergenceWarning
 from .._common.settings import (
     FINITE_NOT_NEGATIVE,
     FLAG,
@@ -27,6 +26,7 @@ from .._common.settings import (
     one_of,
     whole,
 )
+from .._common.sklearn_errors import warn_user
 from .._common.table import drop_zero_weight
 from .._common.targets import check_target_columns
 from .._mixture.kmeans import KMeans
@@ -198,11 +198,9 @@ class GaussianProcessRegressor(RegressorMixin, ProcessEstimator):
             )
         jitter = found.factor.jitter
         if jitter:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__}: the kernel matrix is singular within rounding, so {jitter:.1g} was "
-                "added to its diagonal. Raise alpha, or add White() to the kernel.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "added to its diagonal. Raise alpha, or add White() to the kernel."
             )
         return noise + jitter
 

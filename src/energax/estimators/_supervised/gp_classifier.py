@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,9 +14,8 @@ from ...energies import LogisticProcess
 from ...energies._supervised import gp_laplace as laplace
 from ...errors import BadInput
 from ...kernels import Kernel
-from .._base import ConvergenceWarning
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, NONE, RANDOM_STATE, WHOLE, Setting, one_of, whole
-from .._common.sklearn_errors import translate_sklearn_errors
+from .._common.sklearn_errors import translate_sklearn_errors, warn_user
 from .._common.table import drop_zero_weight
 from .base import check_labels
 from .process import FREEZE, KERNEL, ProcessEstimator, check_theta
@@ -134,11 +132,9 @@ class GaussianProcessClassifier(ClassifierMixin, ProcessEstimator):
             remedy = "Scale the columns of X, or start from other hyperparameters."
             raise BadInput("kernel", f"{kernel!r}, whose matrix is not finite", "a finite matrix", remedy)
         if not mode.converged:
-            warnings.warn(
+            warn_user(
                 "GaussianProcessClassifier: Newton's method for the mode did not converge in 100 steps. "
-                "Lower the variance of the kernel, or scale the columns of X.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "Lower the variance of the kernel, or scale the columns of X."
             )
         return kernel, mode
 

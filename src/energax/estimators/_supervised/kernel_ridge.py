@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
@@ -15,9 +14,10 @@ from ..._util.arrays import asarray
 from ...energies import GaussianProcess
 from ...energies._supervised import gp_exact as exact
 from ...errors import BadInput
-from .._base import ConvergenceWarning, EnergyEstimator
+from .._base import EnergyEstimator
 from .._common.kernels import KERNEL_OR_NAME, named_kernel
 from .._common.settings import FINITE_NOT_NEGATIVE, NONE, NUMBERS, WHOLE, Setting, number
+from .._common.sklearn_errors import warn_user
 from .._common.table import drop_zero_weight
 from .._common.targets import check_target_columns
 
@@ -121,11 +121,9 @@ class KernelRidge(RegressorMixin, EnergyEstimator):
             expected = "a kernel whose matrix is positive definite"
             raise BadInput("kernel", repr(self.kernel), expected, "Raise alpha, or scale the columns of X.")
         if found.factor.jitter:
-            warnings.warn(
+            warn_user(
                 "KernelRidge: the kernel matrix is singular within rounding, so "
-                f"{found.factor.jitter:.1g} was added to its diagonal. Raise alpha.",
-                ConvergenceWarning,
-                stacklevel=4,
+                f"{found.factor.jitter:.1g} was added to its diagonal. Raise alpha."
             )
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...energies import Gaussian
 from ...energies._supervised.regression import SquaredWeights
 from ...learn import NegativeLogLikelihood, Proximal
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, WHOLE, number
-from .._common.sklearn_errors import ConvergenceWarning
+from .._common.sklearn_errors import warn_user
 from .linear_regression import LinearRegressor
 
 _STEPS = 10  # of the learner in an epoch
@@ -118,4 +117,4 @@ class Lasso(LinearRegressor):
                 f"Lasso did not converge: the duality gap is {gap:.3g} after max_iter={self.max_iter} steps. "
                 "Raise max_iter or tol, or scale the columns of X."
             )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn_user(message)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Self
 
+import equinox as eqx
+import jax
 import numpy as np
 import scipy.optimize
 
 from ..._util.arrays import asarray
 from ...algorithms.gaussian.least_squares import ReducedRows, reduce_rows, solve_least_squares, solve_ridge
-from ...energies import Gaussian, LinearModel, StudentT
+from ...energies import Gaussian, LinearModel, NeuralRegressor, StudentT
 from ...errors import BadInput
 from ...learn import EM
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, WHOLE, number, one_of
@@ -41,17 +43,38 @@ class LinearRegressor(Regressor):
         convert = lambda value: asarray(np.asarray(value, self.dtype_))
         return LinearModel(convert(coef), convert(intercept), likelihood)
 
+    def _fit_each_target(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
+        """Fit every target of y (n, t) by itself, and set the model of all."""
+        parts = []
+        for column in y.T:
+            self._fit_target(X, np.ascontiguousarray(column), weight)
+            parts.append(self.energy_)
+        with self._precision():
+            join = lambda *leaves: asarray(np.stack(leaves)) if eqx.is_array(leaves[0]) else leaves[0]
+            joined = jax.tree.map(join, *parts)
+            network = eqx.nn.Linear(X.shape[1], len(parts), key=self._key())
+            network = eqx.tree_at(lambda n: (n.weight, n.bias), network, (joined.weight, joined.bias))
+            self._set_energy(NeuralRegressor(network, X.shape[1], len(parts), joined.likelihood))
+
+    def _fit_target(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
+        """Fit one target y (n,), and set its model."""
+        raise NotImplementedError
+
+    @property
+    def _line(self) -> Any:
+        """The weight and the bias of the fitted model."""
+        self._check_fitted()
+        return getattr(self.energy_, "network", self.energy_)
+
     @property
     def coef_(self) -> np.ndarray:
-        """w, (n_features,)."""
-        self._check_fitted()
-        return np.asarray(self.energy_.weight)
+        """w, (n_features,), or (n_targets, n_features)."""
+        return np.asarray(self._line.weight)
 
     @property
     def intercept_(self) -> Any:
-        """b, a number."""
-        self._check_fitted()
-        return np.asarray(self.energy_.bias)[()]
+        """b, a number, or (n_targets,)."""
+        return np.asarray(self._line.bias)[()]
 
 
 class LinearRegression(LinearRegressor):
@@ -71,11 +94,11 @@ class LinearRegression(LinearRegressor):
         max_iter: the most iterations of EM.
 
     Attributes:
-        coef_, intercept_: w, (n_features,), and b.
+        coef_, intercept_: w, (n_features,), and b; for several targets (n_targets, n_features), (n_targets,).
         rank_, singular_: the rank of the (centred) table and its singular values; not for `positive`.
         n_iter_: iterations of EM; 1 with normal noise.
         energy_: the fitted model, for functions such as `energax.log_prob`; its likelihood has the scale of
-            the noise.
+            the noise, one number or one per target.
 
     Legendre (1805); for Student-t noise Lange, Little and Taylor (1989), Robust statistical modeling using
     the t distribution.
@@ -86,6 +109,7 @@ class LinearRegression(LinearRegressor):
     (array([2.]), 1.0)
     """
 
+    _several_targets = True
     _settings = {
         "fit_intercept": FLAG,
         "tol": FINITE_NOT_NEGATIVE,
@@ -117,12 +141,16 @@ class LinearRegression(LinearRegressor):
 
         Args:
             X: a table (n_samples, n_features).
-            y: the targets, (n_samples,).
+            y: the targets, (n_samples,) or (n_samples, n_targets), each of which is fitted by itself.
             sample_weight: the weights of the rows, (n_samples,).
         """
         if self.positive and self.noise != "normal":
             raise BadInput("positive", "True with Student-t noise", "False", "Or use noise='normal'.")
         X, y, weight = self._check_rows(X, y, sample_weight)
+        (self._fit_target if y.ndim == 1 else self._fit_each_target)(X, y, weight)
+        return self
+
+    def _fit_target(self, X, y, weight):
         rows = reduce_rows(X, y, weight, center=bool(self.fit_intercept))
         if self.positive:
             coef = scipy.optimize.nnls(rows.columns, rows.target)[0]
@@ -133,7 +161,6 @@ class LinearRegression(LinearRegressor):
             self._set_linear(coef, rows)
             if self.noise == "student-t":
                 self._learn_robust(X, y, weight)
-        return self
 
     def _learn_robust(self, X: np.ndarray, y: np.ndarray, weight: Any) -> None:
         """Continue from least squares with Student-t noise, on centred columns."""
@@ -163,7 +190,7 @@ class Ridge(LinearRegressor):
         fit_intercept: whether b is learned, without a penalty; else it is 0.
 
     Attributes:
-        coef_, intercept_: w, (n_features,), and b.
+        coef_, intercept_: w, (n_features,), and b; for several targets (n_targets, n_features), (n_targets,).
         energy_: the fitted model; its likelihood has the scale of the residuals.
 
     Hoerl and Kennard (1970), Ridge regression: biased estimation for nonorthogonal problems.
@@ -173,6 +200,7 @@ class Ridge(LinearRegressor):
     array([1.])
     """
 
+    _several_targets = True
     _settings = {"alpha": FINITE_NOT_NEGATIVE, "fit_intercept": FLAG}
 
     def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True):
@@ -184,10 +212,14 @@ class Ridge(LinearRegressor):
 
         Args:
             X: a table (n_samples, n_features).
-            y: the targets, (n_samples,).
+            y: the targets, (n_samples,) or (n_samples, n_targets), each of which is fitted by itself.
             sample_weight: the weights of the rows, (n_samples,).
         """
         X, y, weight = self._check_rows(X, y, sample_weight)
+        (self._fit_target if y.ndim == 1 else self._fit_each_target)(X, y, weight)
+        return self
+
+    def _fit_target(self, X, y, weight):
         rows = reduce_rows(X, y, weight, center=bool(self.fit_intercept))
         if self.alpha > 0:
             coef = solve_ridge(rows, float(self.alpha))
@@ -195,4 +227,3 @@ class Ridge(LinearRegressor):
             coef = solve_least_squares(rows, max(X.shape) * np.finfo(np.float64).eps)[0]
         with self._precision():
             self._set_linear(coef, rows)
-        return self

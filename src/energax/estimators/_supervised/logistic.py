@@ -21,8 +21,8 @@ from ...algorithms.optimise.logistic import (
 from ...energies import Linear
 from ...errors import BadInput, check_number
 from ...learn import CrossEntropy, Descent, Newton, Proximal
-from .._base import ConvergenceWarning
 from .._common.settings import CLASS_WEIGHT, FINITE_NOT_NEGATIVE, FLAG, VERBOSE, WHOLE, number, one_of
+from .._common.sklearn_errors import warn_user
 from .base import Problem
 from .linear import LinearScores, is_for_newton
 from .preconditioner import center_columns, precondition
@@ -129,18 +129,16 @@ class LogisticRegression(LinearScores):
             warnings.simplefilter("always")
             super()._fit_rows(X, index, weight, continues)
         if np.isinf(self.C_) and self._is_separable(X, index):
-            warnings.warn(
+            warn_user(
                 "LogisticRegression: the classes are separable, so the likelihood without a penalty has no "
                 f"maximum. The fit has the penalty of C={_SEPARABLE_C:g} instead (see C_). Set C to choose "
-                "another.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "another."
             )
             self.C_ = _SEPARABLE_C
             super()._fit_rows(X, index, weight, continues)
         else:
             for warning in raised:
-                warnings.warn(warning.message, warning.category, stacklevel=4)
+                warn_user(warning.message, warning.category)
         self._covariance = self._weight_covariance(X, weight)
 
     def _check_solver(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from ..._util.arrays import asarray
 from ..._util.sizes import map_table
 from ...energies import Gaussian, NeuralRegressor
+from ...errors import BadInput
 from ...learn import NegativeLogLikelihood
 from .._common.scaling import mean_and_scale
 from .._common.settings import COMMON, FINITE_NOT_NEGATIVE, FLAG, NONE, WHOLE, number, one_of
@@ -50,7 +51,7 @@ class MLPRegressor(NetworkEstimator, Regressor):
     Attributes:
         mean_, scale_: mean and standard deviation of every column, (n_features,).
         y_mean_, y_scale_: mean and standard deviation of y.
-        noise_: σ, in the units of y.
+        noise_: σ, in the units of y. With several targets all three are arrays (n_targets,).
         coefs_, intercepts_: weights and biases of every layer. They apply to X and give y in their own units.
         loss_curve_: the objective of every epoch, −log p of the standardised y with σ = 1 and the penalty.
         loss_, best_loss_: the last and the least of `loss_curve_` (`best_loss_` is None with early stopping).
@@ -66,6 +67,7 @@ class MLPRegressor(NetworkEstimator, Regressor):
     True
     """
 
+    _several_targets = True
     _settings = {
         **COMMON,
         **NetworkEstimator._network_settings,
@@ -123,7 +125,7 @@ class MLPRegressor(NetworkEstimator, Regressor):
 
         Args:
             X: a table (n_samples, n_features).
-            y: the targets, (n_samples,).
+            y: the targets, (n_samples,) or (n_samples, n_targets).
             sample_weight: the weights of the rows, (n_samples,).
         """
         continues = self._is_warm_start()
@@ -160,16 +162,22 @@ class MLPRegressor(NetworkEstimator, Regressor):
 
     def _start(self, X, y, weight, fresh):
         """(the first model, the standardised rows)."""
-        network = self._network(X, weight, "scalar") if fresh or self.warm_start else None
+        n_targets = None if y.ndim == 1 else y.shape[1]
+        if not fresh and n_targets != self.energy_.n_outputs:
+            found, before = ((t or 1) for t in (n_targets, self.energy_.n_outputs))
+            raise BadInput("y", f"targets: {found}", f"as many as in the first fit, {before}")
+        shape = "scalar" if n_targets is None else n_targets
+        network = self._network(X, weight, shape) if fresh or self.warm_start else None
         if fresh:
-            mean, scale = mean_and_scale(y[:, None], weight)
-            self.y_mean_, self.y_scale_ = float(mean[0]), float(scale[0])
+            mean, scale = mean_and_scale(y.reshape(len(y), -1), weight)
+            several = n_targets is not None
+            self.y_mean_, self.y_scale_ = (mean, scale) if several else (float(mean[0]), float(scale[0]))
         data = {"x": self._standardise(X), "y": ((y - self.y_mean_) / self.y_scale_).astype(self.dtype_)}
-        return None if network is None else NeuralRegressor(network, X.shape[1]), data
+        return None if network is None else NeuralRegressor(network, X.shape[1], n_targets), data
 
     def _unit_noise(self) -> NeuralRegressor:
         """The fitted model with σ = 1, as it is learned."""
-        return NeuralRegressor(self.energy_.network, self.energy_.n_features)
+        return NeuralRegressor(self.energy_.network, self.energy_.n_features, self.energy_.n_outputs)
 
     def _objective(self):
         penalty = asarray(np.float64(self.alpha)) if self.alpha else 0.0
@@ -179,12 +187,12 @@ class MLPRegressor(NetworkEstimator, Regressor):
         """Set σ, in the model and as an attribute; a network without residuals has the least float."""
         predicted = map_table(lambda rows: predict_rows(self.energy_, rows), data["x"])
         residual = (data["y"].astype(np.float64) - predicted) ** 2
-        found = float(np.sqrt(np.average(residual, weights=weight)))
-        found = max(found, float(np.finfo(self.dtype_).eps))
+        found = np.maximum(np.sqrt(np.average(residual, axis=0, weights=weight)), np.finfo(self.dtype_).eps)
         sigma = found if self.noise == "learn" else float(self.noise) / self.y_scale_
         likelihood = Gaussian(asarray(np.asarray(sigma, self.dtype_)))
         self.energy_ = eqx.tree_at(lambda e: e.likelihood, self._unit_noise(), likelihood)
-        self.noise_ = sigma * self.y_scale_
+        noise = sigma * self.y_scale_
+        self.noise_ = noise if np.ndim(noise) else float(noise)
 
     def _descent_options(self):
         return {"tol": None if self.tol is None else float(self.tol)}
@@ -195,13 +203,13 @@ class MLPRegressor(NetworkEstimator, Regressor):
     # -- predictions -------------------------------------------------------------------------
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return f(x) of every row, (n,); with `return_std` also σ of every row, (n,)."""
+        """Return f(x) of every row, (n,) or (n, n_targets); with `return_std` also σ, of the same shape."""
         FLAG.check("return_std", return_std)
         X = self._check_new_X(X)
         with self._precision():
             units = map_table(lambda rows: predict_rows(self.energy_, rows), self._standardise(X))
         found = (units.astype(np.float64) * self.y_scale_ + self.y_mean_).astype(self.dtype_)
-        return (found, np.full(len(found), self.noise_, self.dtype_)) if return_std else found
+        return (found, np.full(found.shape, self.noise_, self.dtype_)) if return_std else found
 
     # -- attributes --------------------------------------------------------------------------
 
@@ -219,9 +227,9 @@ class MLPRegressor(NetworkEstimator, Regressor):
 
     @property
     def n_outputs_(self) -> int:
-        """The number of outputs, 1."""
+        """The number of outputs, one for each target."""
         self._check_fitted()
-        return 1
+        return self.energy_.n_outputs or 1
 
     @property
     def out_activation_(self) -> str:

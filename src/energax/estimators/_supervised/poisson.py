@@ -15,6 +15,7 @@ from ...energies._supervised.regression import SquaredWeights
 from ...errors import BadInput
 from ...learn import Descent, NegativeLogLikelihood
 from .._common.settings import FINITE_NOT_NEGATIVE, FLAG, WHOLE
+from .._common.table import drop_zero_weight
 from .linear_regression import LinearRegressor
 from .preconditioner import center_columns, precondition
 
@@ -101,8 +102,11 @@ class PoissonRegressor(LinearRegressor):
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return D² = 1 − deviance / deviance of the mean, as in scikit-learn."""
+        """Return D² = 1 − deviance / deviance of the mean; for equal y 1 if they are predicted, else 0."""
         predicted, y, weight = self._predict_for_score(X, y, sample_weight)
         if (y < 0).any():
             raise BadInput("y", "numbers < 0", "counts or rates >= 0")
+        predicted, y, weight = drop_zero_weight(predicted, y, weight=weight)
+        if np.ptp(y) == 0:  # the deviance of the mean is 0
+            return float(np.allclose(predicted, y, rtol=1e-6, atol=0))
         return float(d2_tweedie_score(y, predicted, sample_weight=weight, power=1))

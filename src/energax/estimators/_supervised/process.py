@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +14,9 @@ from ...errors import BadInput
 from ...kernels import RBF, Kernel
 from ...parameters import trainable_leaves
 from ...programs import use_engine
-from .._base import ConvergenceWarning, EnergyEstimator
+from .._base import EnergyEstimator
 from .._common.settings import NONE, Setting, instance
+from .._common.sklearn_errors import warn_user
 
 #: The logarithms of hyperparameters stay in this interval, as in scikit-learn.
 _BOUNDS = np.log([1e-5, 1e5])
@@ -91,12 +91,10 @@ class ProcessEstimator(EnergyEstimator):
         best: LocalMinimum = runs[0]
         self.n_iter_, self.converged_ = max(1, int(best.n_iter)), best.converged
         if not best.converged:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__} did not converge: L-BFGS stopped after {best.n_iter} iterations "
                 f"({best.message}). Raise max_iter (now {self.max_iter}) or tol, add White() to the kernel, "
-                "or scale the columns of X.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "or scale the columns of X."
             )
         theta = theta.copy()
         theta[learned] = best.x

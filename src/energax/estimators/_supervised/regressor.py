@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from ..._util.arrays import asarray
 from ..._util.sizes import map_table
@@ -30,6 +30,11 @@ class Regressor(RegressorMixin, EnergyEstimator):
     #: The least number of rows: a line goes through one, a variance needs two.
     _min_rows = 1
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._several_targets
+        return tags
+
     def _check_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool = True
     ) -> tuple[np.ndarray, np.ndarray, Any]:
@@ -37,8 +42,15 @@ class Regressor(RegressorMixin, EnergyEstimator):
         if y is None:
             expected = f"targets: {type(self).__name__} requires y to be passed, but the target y is None"
             raise BadInput("y", "None", expected)
-        check_targets(y)
+        columns = check_targets(y).shape[1:]
+        if not self._several_targets and len(columns) == 1 and columns[0] > 1:
+            remedy = "Fit one model per target: sklearn.multioutput.MultiOutputRegressor."
+            raise BadInput(
+                "y", f"{columns[0]} targets", "one number for each row: shape (n_samples,)", remedy
+            )
         X, y = self._check_X(X, reset=reset, y=y, min_rows=self._min_rows)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
         weight = self._check_weight(sample_weight, X)
         y = self._check_target_range(check_targets(y))
         return drop_zero_weight(X, y, weight=weight)
@@ -67,8 +79,14 @@ class Regressor(RegressorMixin, EnergyEstimator):
     def _predict_for_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, Any]:
         """Return the predictions, the validated targets and the validated weights."""
         predicted = self.predict(X)
-        with translate_sklearn_errors("y", "one number for each row"):
-            y = column_or_1d(y)
+        if predicted.ndim == 1:
+            expected = "one number for each row"
+        else:
+            expected = f"numbers of shape (n_samples, {predicted.shape[1]}), as in fit"
+            if np.shape(y)[1:] != predicted.shape[1:]:
+                raise BadInput("y", f"shape {np.shape(y)}", expected)
+        with translate_sklearn_errors("y", expected):
+            y = column_or_1d(y) if predicted.ndim == 1 else check_array(y, dtype=None)
             check_consistent_length(predicted, y)
         y = check_targets(y)
         return predicted, y, self._check_weight(sample_weight, predicted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any, ClassVar, Self
 
 import jax
@@ -12,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..._util.arrays import asarray
-from ..._util.sizes import map_table
+from ..._util.sizes import SMO_WORKING_SET, machine_rows, map_table
 from ...energies import SupportVectorClassifier
 from ...energies._supervised.svm import pairs_of
 from ...errors import BadInput
@@ -22,6 +23,11 @@ from .._common.sklearn_errors import translate_sklearn_errors
 from .base import Classifier, check_labels
 from .platt import platt_scale
 from .svm_base import SupportVectorMachine
+
+#: Folds of the cross-validation for probabilities.
+_FOLDS = 5
+#: Numbers in the variables of all pairs, below which they are solved in one program.
+_MOST_TOGETHER = 2**22
 
 
 def _has_probabilities(self: Any) -> bool:
@@ -159,67 +165,88 @@ class SVC(SupportVectorMachine, Classifier):
 
     def _fit_pairs(self, X: np.ndarray, index: np.ndarray, weight: np.ndarray) -> None:
         """Solve the problem of every pair of classes, and set the fitted attributes."""
-        rows, k = self._model_rows(X), len(self.classes_)
-        first, second = pairs_of(k)
-        coefficients, intercepts = np.zeros((len(first), len(X))), np.zeros(len(first))
-        certificates, calibration = [], []
-        for p, (i, j) in enumerate(zip(first, second, strict=True)):
-            members = np.flatnonzero(((index == i) | (index == j)) & (weight > 0))
-            is_second = index[members] == j
-            if is_second.all() or not is_second.any():
-                label = self.classes_[i if is_second.all() else j]
-                raise BadInput(
-                    "sample_weight", f"0 for all rows of class {label!r}", "weights > 0 in each class"
-                )
-            if self.probability:
-                held_out = self._held_out_outputs(rows, members, is_second, weight)
-                calibration.append(platt_scale(held_out, is_second))
-            found = self._solve_pair(rows, members, is_second, weight)
-            coefficients[p, members], intercepts[p], certificate = found
-            certificates.append(certificate)
+        rows, totals = self._model_rows(X), np.bincount(index, weight)
+        if not totals.all():
+            found = f"0 for all rows of class {self.classes_[totals.argmin()]!r}"
+            raise BadInput("sample_weight", found, "weights > 0 in each class")
+        calibration = self._calibrate(rows, index, weight) if self.probability else None
+        coefficients, intercepts, certificate = self._solve_pairs(rows, index, weight)
         self._set_support(X, index, coefficients, intercepts)
-        self._record(certificates)
+        self._record(certificate)
         self.energy_ = SupportVectorClassifier(
             self.kernel_,
             None if self.kernel_ is None else asarray(self.support_vectors_),
             asarray(coefficients[:, self.support_]),
             asarray(intercepts),
-            asarray(np.array(calibration)) if self.probability else None,
+            calibration,
         )
 
-    def _solve_pair(self, rows, members, is_second, weight):
-        own = rows[members] if self.kernel_ is not None else rows[np.ix_(members, members)]
+    def _solve_pairs(self, rows: np.ndarray, index: np.ndarray, weight: np.ndarray) -> Any:
+        """Return coefficients (pairs, n), intercepts (pairs,) and the certificate of all pairs."""
+        first, second = pairs_of(len(self.classes_))
+        per_class = np.bincount(index, weight > 0)
+        largest = int((per_class[first] + per_class[second]).max())
+        if len(first) > 1 and largest <= SMO_WORKING_SET and len(first) * len(rows) <= _MOST_TOGETHER:
+            return self._solve(self._start(len(self.classes_)), rows, index, weight, machine_rows(largest))
+        coefficients, each = np.zeros((len(first), len(rows))), []
+        for p, (i, j) in enumerate(zip(first, second, strict=True)):
+            members = np.flatnonzero(((index == i) | (index == j)) & (weight > 0))
+            own = rows[members] if self.kernel_ is not None else rows[np.ix_(members, members)]
+            labels = (index[members] == j).astype(np.int32)
+            found, *parts = self._solve(self._start(2), own, labels, weight[members])
+            coefficients[p, members] = found[0]
+            each.append(parts)
+        intercepts, certificates = zip(*each, strict=True)
+        join = lambda *values: np.stack(values)
+        return coefficients, np.concatenate(intercepts), jax.tree.map(join, *certificates)
+
+    def _start(self, k: int) -> Any:
+        """Return a function from padded rows to the first model of k classes."""
+        pairs = k * (k - 1) // 2
 
         def start(padded):
             support = None if self.kernel_ is None else asarray(padded)
-            zeros = asarray(np.zeros((1, len(padded))))
-            return SupportVectorClassifier(self.kernel_, support, zeros, asarray(np.zeros(1)))
+            zeros = asarray(np.zeros((pairs, len(padded))))
+            return SupportVectorClassifier(self.kernel_, support, zeros, asarray(np.zeros(pairs)))
 
-        return self._solve(start, own, is_second.astype(np.int32), weight[members])
+        return start
 
-    def _held_out_outputs(self, rows, members, is_second, weight):
-        """Return f of every row of a pair from a fit to the other four fifths."""
-        smallest = min(int(is_second.sum()), int((~is_second).sum()))
-        if smallest < 2:
-            found = f"a class with {smallest} row"
-            raise BadInput("probability", f"True, and {found}", "at least 2 rows in each class")
-        folds = StratifiedKFold(min(5, smallest), shuffle=True, random_state=self._seed())
-        outputs = np.zeros(len(members))
-        for train, test in folds.split(members, is_second):
-            kept = members[train]
-            coefficients, intercept, _ = self._solve_pair(rows, kept, is_second[train], weight)
-            used = np.flatnonzero(coefficients)
+    def _calibrate(self, rows: np.ndarray, index: np.ndarray, weight: np.ndarray) -> Any:
+        """Return (A, B) of every pair, from f of every row by a fit to the rows of other folds."""
+        counted = weight > 0
+        fold = self._folds(np.where(counted, index, -1))
+        first, second = pairs_of(len(self.classes_))
+        outputs = np.zeros((len(rows), len(first)))
+        for f in range(fold.max() + 1):
+            is_out = fold == f
+            coefficients, intercepts, _ = self._solve_pairs(rows, index, np.where(is_out, 0, weight))
+            used = np.flatnonzero((coefficients != 0).any(0))
             if self.kernel_ is None:
-                outputs[test] = rows[np.ix_(members[test], kept[used])] @ coefficients[used] + intercept
+                values = rows[np.ix_(is_out, used)] @ coefficients[:, used].T
+                outputs[is_out] = values + intercepts
                 continue
-            energy = SupportVectorClassifier(
-                self.kernel_,
-                asarray(rows[kept[used]]),
-                asarray(coefficients[None, used]),
-                asarray(np.array([intercept])),
-            )
-            outputs[test] = self._row_outputs(energy, rows[members[test]])[:, 0]
-        return outputs
+            parts = asarray(rows[used]), asarray(coefficients[:, used]), asarray(intercepts)
+            outputs[is_out] = self._row_outputs(SupportVectorClassifier(self.kernel_, *parts), rows[is_out])
+        found = []
+        for p, (i, j) in enumerate(zip(first, second, strict=True)):
+            members = counted & ((index == i) | (index == j))
+            found.append(platt_scale(outputs[members, p], index[members] == j))
+        return asarray(np.array(found))
+
+    def _folds(self, index: np.ndarray) -> np.ndarray:
+        """Return the fold of every row, (n,): equal shares of every class, the same for all pairs."""
+        counted = index >= 0
+        sizes = np.bincount(index[counted])
+        if sizes.min() < 2:
+            found = f"True, and a class with {sizes.min()} row"
+            raise BadInput("probability", found, "at least 2 rows in each class")
+        fold = np.full(len(index), -1)
+        splits = StratifiedKFold(min(_FOLDS, sizes.max()), shuffle=True, random_state=self._seed())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a class of fewer rows than folds is in all of their fits
+            for f, (_, members) in enumerate(splits.split(index[counted], index[counted])):
+                fold[np.flatnonzero(counted)[members]] = f
+        return fold
 
     def _set_support(self, X, index, coefficients, intercepts):
         k, used = len(self.classes_), (coefficients != 0).any(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import warnings
 from typing import Any, ClassVar
 
 import jax
@@ -14,12 +13,12 @@ from sklearn.metrics.pairwise import sigmoid_kernel
 
 from ..._util.arrays import asarray
 from ..._util.keys import as_key
-from ..._util.sizes import QUERY_NUMBERS, SMO_WORKING_SET, call_rows, map_chunks, pad_rows, pad_size, round_up
+from ..._util.sizes import QUERY_NUMBERS, call_rows, machine_rows, map_chunks, pad_rows
 from ...errors import BadInput, Diverged
 from ...kernels import Kernel
 from ...learn import SMO
 from ...programs import jit
-from .._base import ConvergenceWarning, EnergyEstimator
+from .._base import EnergyEstimator
 from .._common.kernels import named_kernel
 from .._common.settings import (
     FUNCTION,
@@ -32,6 +31,7 @@ from .._common.settings import (
     one_of,
     whole,
 )
+from .._common.sklearn_errors import warn_user
 
 _STRINGS = ("rbf", "linear", "poly", "sigmoid", "precomputed")
 _SEMI_DEFINITE_ROWS = 2000
@@ -124,26 +124,29 @@ class SupportVectorMachine(EnergyEstimator):
         try:
             scipy.linalg.cholesky(some + (1e-8 * size) * np.eye(len(some)), check_finite=False)
         except scipy.linalg.LinAlgError:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__}: the kernel matrix is not positive semi-definite, so the problem is "
-                "not convex and the solution may be one of several. Use a positive semi-definite kernel.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "not convex and the solution may be one of several. Use a positive semi-definite kernel."
             )
 
     # -- one problem ----------------------------------------------------------------------------
 
-    def _solve(self, start: Any, rows: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        """Fit one problem. → (coefficients (n,), intercept, certificate).
+    def _solve(
+        self, start: Any, rows: np.ndarray, y: np.ndarray, weight: np.ndarray, most_rows: int | None = None
+    ) -> Any:
+        """Fit one problem, or those of all pairs of classes. → (coefficients, intercept, certificate).
+
+        The coefficients are (..., n), the intercept and the numbers of the certificate (...).
 
         Args:
             start: maps padded rows to the initial energy.
             rows: X, or the kernel matrix.
             y: targets or indices of classes.
             weight: of the rows, times C the bounds of their variables.
+            most_rows: the most rows of a pair of classes; None if there is one problem.
         """
         n = len(rows)
-        size = pad_size(n) if n <= SMO_WORKING_SET else round_up(n)
+        size = machine_rows(n)
         padded = pad_rows({"x": rows, "y": y}, size)
         if self.kernel_ is None:
             padded["x"] = np.pad(padded["x"], ((0, 0), (0, size - n)))
@@ -157,6 +160,7 @@ class SupportVectorMachine(EnergyEstimator):
             tol=asarray(np.float64(self.tol)),
             max_steps=asarray(np.int32(max_steps)),
             cache_rows=min(size, max(1, int(numbers // size))),
+            most_rows=most_rows,
         )
         options: dict[str, Any] = {"weights": weight, "epochs": 1, "pad": False, "validated": True}
         try:
@@ -166,8 +170,8 @@ class SupportVectorMachine(EnergyEstimator):
             raise
         found: Any = result.energy
         certificate = type(result.state.certificate)(*map(np.asarray, result.state.certificate))
-        self._check_separable(bool(certificate.violation <= self.tol))
-        return np.asarray(found.coefficients).reshape(size)[:n], float(found.intercept.sum()), certificate
+        self._check_separable(bool((certificate.violation <= self.tol).all()))
+        return np.asarray(found.coefficients)[..., :n], np.asarray(found.intercept), certificate
 
     def _check_separable(self, converged: bool) -> None:
         """Raise if a hard margin was asked for, and there is none."""
@@ -183,11 +187,11 @@ class SupportVectorMachine(EnergyEstimator):
         """A fit draws no random numbers."""
         return as_key(0)
 
-    def _record(self, certificates: list[Any]) -> None:
-        """Set the attributes of the certificates; warn if a problem did not reach the tolerance."""
+    def _record(self, certificate: Any) -> None:
+        """Set the attributes of the certificates, numbers or (pairs,); warn if one is not within `tol`."""
         names = ("dual_objective", "duality_gap", "violation", "n_at_bound", "n_steps")
-        values = {name: np.array([getattr(c, name) for c in certificates]) for name in names}
-        only = (lambda a: a[0].item()) if len(certificates) == 1 else (lambda a: a)
+        values = {name: np.atleast_1d(getattr(certificate, name)) for name in names}
+        only = (lambda a: a[0].item()) if len(values["violation"]) == 1 else (lambda a: a)
         self.dual_objective_, self.duality_gap_ = only(values["dual_objective"]), only(values["duality_gap"])
         self.kkt_violation_, self.n_at_bound_ = only(values["violation"]), only(values["n_at_bound"])
         self.n_iter_ = values["n_steps"]
@@ -195,12 +199,10 @@ class SupportVectorMachine(EnergyEstimator):
         self.fit_status_ = 0 if self.converged_ else 1
         worst, name = values["violation"].max(), type(self).__name__
         if not self.converged_:
-            warnings.warn(
+            warn_user(
                 f"{name} did not converge: after max_iter={self.max_iter} steps the largest violation of the "
                 f"optimality conditions is {worst:.3g}, above tol={self.tol:g}. Raise max_iter, or scale the "
-                "columns of X.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "columns of X."
             )
         elif self.fit_.status == "reached max_iter":
             message = f"converged after {int(values['n_steps'].sum())} steps"

@@ -111,8 +111,8 @@ class SVR(SupportVectorMachine, Regressor):
         self.support_ = np.flatnonzero(coefficients).astype(np.int32)
         self.support_vectors_ = X[self.support_] if not self._is_precomputed else np.zeros((0, 0))
         self.n_support_ = np.array([len(self.support_)], np.int32)
-        self.dual_coef_, self.intercept_ = coefficients[None, self.support_], np.array([intercept])
-        self._record([certificate])
+        self.dual_coef_, self.intercept_ = coefficients[None, self.support_], intercept.reshape(1)
+        self._record(certificate)
         self.n_iter_ = int(self.n_iter_[0])
         self.energy_ = expansion(self.support_vectors_, coefficients[self.support_], intercept)
 
