@@ -320,6 +320,18 @@ def test_parameter_posteriors(capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_neural_band(capsys, tmp_path):
+    """The curve is known to the noise of 20 points near them, and four times less well elsewhere."""
+    picture = tmp_path / "band.png"
+    found = load(ROOT / "examples" / "neural_band.py").main(str(picture))
+    nuts, ensemble = found.values()
+    assert nuts["R-hat"] < 1.05 and 0.93 < nuts["covered"] < 0.99 and nuts["gap"] == 1
+    assert nuts["near"] < 0.15 / np.sqrt(5) and nuts["far"] > 4 * nuts["near"]
+    assert ensemble["far"] < 0.7 * nuts["far"]
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_rare_events(capsys, tmp_path):
     """All within 4.2 standard errors of quadrature; the optimal proposal has only those of its cells."""
     picture = tmp_path / "events.png"

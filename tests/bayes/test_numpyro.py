@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from numpyro.distributions import constraints
 from numpyro.infer.util import log_density
@@ -138,6 +139,36 @@ def test_models_without_a_fixed_density_are_refused():
         from_numpyro(lambda: None)
     with pytest.raises(BadInput, match="a function"):
         from_numpyro(3)
+
+
+def test_missing_values_by_obs_mask_are_proper():
+    """Two of three values observed: the energy of the joint normal, also of a replicated observed value."""
+
+    def model(y, is_known):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", 3):
+            numpyro.sample("y", dist.Normal(mean, 1.0), obs=y, obs_mask=is_known)
+
+    energy = from_numpyro(model, np.array([1.0, 2.0, 0.0]), np.array([True, True, False]))
+    assert energy.spaces == {"mean": Real(), "y_unobserved": Real(3)}
+    found = posterior(energy, {}, Laplace())
+    np.testing.assert_allclose(found.mean["mean"], 1.0, atol=1e-5)
+    np.testing.assert_allclose(found.mean["y_unobserved"], 1.0, atol=1e-5)
+    np.testing.assert_allclose(np.diag(found.covariance), [1 / 3, 4 / 3, 4 / 3, 4 / 3], rtol=1e-4)
+    draws = {"mean": np.zeros(2), "y_unobserved": np.full((2, 3), 7.0)}
+    np.testing.assert_allclose(energy.deterministic(draws)["y"], [[1, 2, 7]] * 2)
+
+
+def test_arguments_that_programs_cannot_hold_are_refused():
+    frame = pd.DataFrame({"y": [1.0, 2.0]})
+
+    def model(table):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=table["y"].to_numpy())
+
+    for arguments in ((frame,), ({"y": frame["y"]},)):
+        with pytest.raises(BadInput, match=r"args: found .*arrays, numbers and texts.*to_numpy"):
+            from_numpyro(model, *arguments)
 
 
 def test_constraints_with_arrays_of_bounds_have_a_space():

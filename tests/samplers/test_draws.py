@@ -71,6 +71,30 @@ def test_a_scale_that_shrinks_for_ever_is_named():
     assert re.search("moves diverged: s shrinks to numbers such as.*improper.*proper prior", draws.problem)
 
 
+def test_a_variable_that_grows_for_ever_is_named():
+    """A flat density: the chains come to 10³⁷ and all moves diverge; one chain hides that they disagree."""
+    x = 1e37 * np.array([[3.0], [3.1], [3.2], [1.0]]) * rng.normal(size=(4, 500))
+    draws = Draws({"m": rng.normal(size=(4, 500)), "x": x}, method="NUTS", info={"divergent": x > 0})
+    assert re.search("moves diverged: x grows to numbers such as.*improper.*proper prior", draws.problem)
+
+
+def test_divergent_moves_explain_chains_that_disagree():
+    """Slow chains in a funnel: not separated modes, but steps that are too large for its neck."""
+    values, divergent = np.cumsum(rng.normal(size=(4, 500)), 1), np.eye(4, 500) > 0
+    draws = chains(values, info={"divergent": divergent})
+    for text in (draws.problem, draws.verdict):
+        assert re.search("the chains disagree.*4 moves diverged.*non-centred form", text)
+        assert "separated modes" not in text
+    stuck = chains(rng.normal(size=(4, 500)) + 9 * np.arange(4)[:, None], info={"divergent": divergent})
+    assert "ParallelTempering" in stuck.problem
+
+
+def test_one_chain_logs_nothing(caplog):
+    with caplog.at_level("WARNING"):
+        assert np.isnan(chains(rng.normal(size=(1, 500))).rhat).all()
+    assert not caplog.records
+
+
 def test_what_was_given_is_not_judged():
     values = rng.normal(size=(4, 500, 2))
     values[..., 1] = 3.0

@@ -10,7 +10,7 @@ from quick import evaluate
 
 from energax.energies import NeuralEnergy
 from energax.energy import Energy
-from energax.samplers import EllipticalSlice, ParallelTempering, RandomWalk, run_chains
+from energax.samplers import HMC, EllipticalSlice, Langevin, ParallelTempering, RandomWalk, run_chains
 from energax.spaces import Binary, Count
 
 N = 4000
@@ -114,3 +114,12 @@ def test_impossible_starts_are_drawn_again_until_one_is_possible():
     right = NeuralEnergy(lambda x: jnp.where(x[0] > 0.5, 0.0, jnp.inf), 1, confinement=1.0)
     draws = run_chains(RandomWalk(0.5), right, 16, key=0, n_chains=8, warmup=0)
     assert (draws["x"] > 0.5).all()
+
+
+@pytest.mark.parametrize("far", [1e12, 1e3], ids=["absurd", "ordinary"])
+def test_starts_of_absurd_energy_are_drawn_again_and_others_are_not(far):
+    """Above 0.5, where a third of the starts lie, the energy is `far`: only if that is absurd they go."""
+    step = NeuralEnergy(lambda x: jnp.where(x[0] > 0.5, far, 0.0), 1, confinement=1.0)
+    for sampler in (RandomWalk(1e-9), HMC(step_size=1e-9), Langevin(step_size=1e-18)):
+        draws = run_chains(sampler, step, 16, key=0, n_chains=16, warmup=0)
+        assert (draws["x"] > 0.5).any() == (far == 1e3), sampler.label

@@ -43,7 +43,8 @@ class NumPyroEnergy(Energy):
     def __call__(self, **latent):
         from numpyro.infer.util import log_density
 
-        return -log_density(self.model, self.args, self.kwargs, self._as_sites(latent))[0]
+        model = _with_proper_imputation(self.model)
+        return -log_density(model, self.args, self.kwargs, self._as_sites(latent))[0]
 
     def deterministic(self, draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return the deterministic sites of the model for every draw, (n, …) by name.
@@ -93,9 +94,10 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> NumPyr
     """Return −log p(latent, observed) of a NumPyro model as an energy over its latent sites.
 
     Sites are variables, with the spaces of their supports; discrete sites of finite support are `Binary` or
-    `Categorical`. Plates, masks, scales and factors work as in NumPyro. Arrays of 64 bits among the arguments
-    make the energy one of 64 bits. The model is traced with its arrays as tracers, so it must not branch on
-    their values.
+    `Categorical`. Plates, masks, scales and factors work as in NumPyro. With `obs_mask` the missing values of
+    a site y are the variable y_unobserved, which has values also where y was observed: replicated data.
+    Arrays of 64 bits among the arguments make the energy one of 64 bits. The model is traced with its arrays
+    as tracers, so it must not branch on their values.
 
     Args:
         model: a function with `numpyro.sample` statements.
@@ -126,6 +128,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> NumPyr
     with jax.enable_x64(True) if is_double else precision_of(None):
         is_numbers = lambda a: isinstance(a, np.ndarray | np.generic) and a.dtype.kind in "biuf"
         args, kwargs = jax.tree.map(lambda a: asarray(a) if is_numbers(a) else a, (args, kwargs))
+        _check_hashable(args, kwargs)
         first, second = (_latent_sites(model, args, kwargs, seed) for seed in (0, 1))
     changed = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     if changed:
@@ -139,12 +142,49 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> NumPyr
     return NumPyroEnergy(model, args, kwargs, sites, tuple(dtype for _, dtype in first.values()))
 
 
+def _check_hashable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise if an argument is neither an array nor hashable, such as a pandas frame."""
+    for leaf in jax.tree.leaves((args, kwargs)):
+        try:
+            hash(leaf if not eqx.is_array(leaf) else None)
+        except TypeError:
+            remedy = "Pass its columns as arrays, such as frame['y'].to_numpy()."
+            raise BadInput("args", f"a {type(leaf).__name__}", "arrays, numbers and texts", remedy) from None
+
+
+def _with_proper_imputation(model: Any) -> Any:
+    """Return the model without the masks of sites that `obs_mask` makes for missing values.
+
+    NumPyro masks such a site y_unobserved where y was observed. Its density is flat there, and chains would
+    drift for ever. Without the mask these values are drawn by the model, and no other site depends on them.
+    """
+    from numpyro.distributions import MaskedDistribution
+    from numpyro.primitives import Messenger
+
+    class Unmask(Messenger):
+        def __init__(self, fn):
+            super().__init__(fn)
+            self.observed: set[str] = set()
+
+        def process_message(self, msg):
+            name = str(msg.get("name", ""))
+            if msg["type"] != "sample":
+                return
+            if msg["is_observed"] and name.endswith("_observed"):
+                self.observed.add(name.removesuffix("_observed"))
+            elif name.endswith("_unobserved") and name.removesuffix("_unobserved") in self.observed:
+                while isinstance(msg["fn"], MaskedDistribution):
+                    msg["fn"] = msg["fn"].base_dist
+
+    return Unmask(model)
+
+
 def _trace(model: Any, args: Any, kwargs: Any, values: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
     """Return the sites of a run of the model: with these values of all latent sites, or at random without."""
     from numpyro import handlers
     from numpyro.infer import init_to_uniform
 
-    seeded = handlers.seed(model, jax.random.key(seed))
+    seeded = handlers.seed(_with_proper_imputation(model), jax.random.key(seed))
     # Not drawn from their distributions: some, such as ImproperUniform, have no draws.
     how = {"data": dict(values)} if values else {"substitute_fn": init_to_uniform}
     return handlers.trace(handlers.substitute(seeded, **how)).get_trace(*args, **kwargs)

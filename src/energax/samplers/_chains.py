@@ -21,6 +21,9 @@ from ._sampler import Sampler
 
 #: Random starts of a chain, until the energy and its gradient are finite.
 _STARTS = 20
+#: How many times as large as the lowest energy of all chains that of a start may be, if another start is not.
+#: Residuals in units of their standard deviation, which is e^u, differ by factors of some thousands.
+_MOST_ENERGY = 1e6
 
 
 class Moves(eqx.Module):
@@ -36,26 +39,38 @@ class Moves(eqx.Module):
 def find_start(sampler: Sampler, energy: Energy, given: Any, keys: Any) -> Any:
     """Return (tuning, state, memory) of every chain at its start; raise if the energy is not finite there.
 
-    A sampler that `can_start_impossible` gets a warning instead if the energy is +∞.
+    A sampler that `can_start_impossible` gets a warning instead if the energy is +∞. A start is drawn again
+    too if its energy is far above those of the other chains, where they have found a better place: recursions
+    have parameters for which residuals grow with every step, and chains that start there do not come back.
     """
-    carry, valid = _start(sampler, energy, given, keys)
+    carry, energies = _start(sampler, energy, given, keys)
     for attempt in range(1, _STARTS):
-        if np.all(valid):
+        bad = _is_bad(np.asarray(energies))
+        if not bad.any():
             return carry
-        other, is_valid = _start(sampler, energy, given, _fold_keys(keys, np.uint32(attempt)))
-        use = np.asarray(is_valid) & ~np.asarray(valid)
+        other, found = _start(sampler, energy, given, _fold_keys(keys, np.uint32(attempt)))
+        use = bad & (np.asarray(found) < energies)
         pick = lambda a, b, use=use: jnp.where(use.reshape(use.shape + (1,) * (a.ndim - 2)), b, a)
-        carry, valid = jax.tree.map(pick, carry, other), np.asarray(valid) | use
+        carry, energies = jax.tree.map(pick, carry, other), np.where(use, found, energies)
+    valid = np.isfinite(energies)
     if not np.all(valid):
         has_nan = any(np.isnan(a).any() for a in jax.tree.leaves(carry[2]) if a.dtype.kind == "f")
         if not sampler.can_start_impossible or has_nan:
-            raise _bad_start(energy, given, carry[1], np.asarray(valid))
+            raise _bad_start(energy, given, carry[1], valid)
         message = (
             f"The energy of {np.sum(~valid)} of {valid.size} chains is infinite at {_STARTS} random starts. "
             f"Draws of {sampler.label} are right only if these chains have left such impossible values."
         )
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return carry
+
+
+def _is_bad(energies: np.ndarray) -> np.ndarray:
+    """Return which starts are drawn again, (rows, chains): impossible ones, and those far above others."""
+    lowest = energies.min(1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        far = energies - lowest > _MOST_ENERGY * np.maximum(1, np.abs(lowest))
+    return far | ~np.isfinite(energies)
 
 
 @jit
@@ -107,7 +122,8 @@ def _start_chain(sampler, energy, row, key):
             state[name] = value.fill(state[name].astype(value.value.dtype))
     memory = sampler.init_memory(target, state, clamped)
     tuning = sampler.init_tuning(target, state, memory)
-    return (tuning, state, memory), sampler.is_valid_start(memory)
+    impossible = ~sampler.is_valid_start(memory)
+    return (tuning, state, memory), jnp.where(impossible, jnp.inf, sampler.start_energy(memory))
 
 
 def _clamp(energy: Energy, row: dict[str, Any]) -> tuple[Energy, dict[str, Any]]:

@@ -112,6 +112,10 @@ class Compound(Sampler):
         valid = [s.is_valid_start(m) for (_, s), m in zip(self.parts, memory, strict=True)]
         return jnp.stack(valid).all()
 
+    def start_energy(self, memory):
+        found = [s.start_energy(m) for (_, s), m in zip(self.parts, memory, strict=True)]
+        return jnp.stack(found).max()  # parts know the energy of all variables, or 0
+
     def step(self, energy, state, key, clamped=None):
         for i, (names, sampler) in enumerate(self._groups(energy)):
             target, part = _condition(energy, state, names), _pick(state, names)

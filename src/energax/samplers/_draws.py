@@ -27,13 +27,17 @@ _FAR = 1e3
 #: Chains drift if the means of their halves differ by more than so many standard deviations of a half, all
 #: outwards. Halves of a straight line differ by 3.5, halves of a random walk by 1.6 on average.
 _STEADY = 2.0
-#: Positive numbers below which a variable seems to shrink for ever.
+#: Positive numbers below which a variable seems to shrink for ever, and above whose inverse it seems to grow.
 _NEAR = 1e-25
 _IMPROPER = "as if the distribution were improper. Check that every variable has a proper prior"
 _NOT_FINITE = "check that every variable has a proper prior, or use a smaller step"
 _DIVERGED = (
     "use a smaller step (a higher target_acceptance), or a non-centred form of variables whose scale is "
     "another variable"
+)
+_GENERAL_ADVICE = (
+    ": use more warmup or more draws, and check that every variable has a proper prior. If there are "
+    "separated modes, use ParallelTempering or TemperedSMC"
 )
 _MOST_LONG = 0.2  # of the trajectories may be as long as is allowed
 GOOD_ESS_PER_CHAIN = 100
@@ -204,10 +208,12 @@ class Draws(Mapping):
 
     def _diagnose(self, statistic: str, **settings: Any) -> np.ndarray:
         """Return a statistic of ArviZ by name, for every diagnosed coordinate."""
-        arviz = import_arviz()
         moving = np.ptp(self._diagnosed, axis=(0, 1)) > 0
         out = np.full(moving.shape, np.nan)
-        if moving.any() and np.isfinite(self._diagnosed).all():
+        # ArviZ would log a warning about too few chains or draws.
+        enough = self._diagnosed.shape[1] >= 4 and (self.n_chains > 1 or statistic != "rhat")
+        if enough and moving.any() and np.isfinite(self._diagnosed).all():
+            arviz = import_arviz()
             with warnings.catch_warnings():
                 # Statistics of chains that are too short are NaN, which the verdict reports.
                 warnings.simplefilter("ignore")
@@ -260,13 +266,19 @@ class Draws(Mapping):
         rhats = _split_rhat(self._diagnosed) if self.n_chains > 1 and n_draws >= 4 else np.ones(1)
         rhat, worst = float(rhats.max()), int(rhats.argmax())
         if rhat > (_BAD_RHAT if n_draws >= _ENOUGH_DRAWS else _BAD_RHAT_OF_FEW):
-            return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){self._hint(worst)}"
+            hint = self._hint(worst) or f" and {self._divergence}"
+            return f"the chains disagree (R-hat {min(rhat, 1e3):.4g}){hint}"
         found = [p for p in self._move_problems() if p]
         return found[0] if found else ""
 
     def _hint(self, worst: int) -> str:
-        """Return advice about chains that disagree most about this diagnosed coordinate."""
+        """Return advice about chains that disagree most about this diagnosed coordinate.
+
+        It is empty if they do not drift and are not stuck, but moves diverged: then that is the advice.
+        """
         advice, is_stuck = _advice(self._diagnosed_names[worst], self._diagnosed[..., worst])
+        if advice == _GENERAL_ADVICE and self._divergence:
+            return ""
         whole = [(v % 1 == 0).all() for v in self.chains.values()] if is_stuck else []
         if not any(whole) or all(whole):
             return advice
@@ -303,19 +315,29 @@ class Draws(Mapping):
         return problems + self._move_problems()
 
     @property
-    def _vanishing(self) -> str | None:
-        """Advice about a variable whose draws come as near to 0 as if 1 / x were its density, or None."""
-        small = np.where(self._diagnosed == 0, np.inf, np.abs(self._diagnosed)).min((0, 1))
-        if small.min() > _NEAR:
+    def _extreme(self) -> str | None:
+        """Advice about a variable whose draws come so near to 0, or so far, that it seems improper, or None.
+
+        They come near to 0 if 1 / x is its density, and far if the density is flat.
+        """
+        sizes = np.abs(self._diagnosed)
+        small, large = np.where(sizes == 0, np.inf, sizes).min((0, 1)), sizes.max((0, 1))
+        if small.min() <= _NEAR:
+            change, size, name = "shrinks", small.min(), self._diagnosed_names[small.argmin()]
+        elif large.max() >= 1 / _NEAR:
+            change, size, name = "grows", large.max(), self._diagnosed_names[large.argmax()]
+        else:
             return None
-        name = self._diagnosed_names[small.argmin()]
-        return f"{name} shrinks to numbers such as {small.min():.2g}, {_IMPROPER}"
+        return f"{name} {change} to numbers such as {size:.2g}, {_IMPROPER}"
+
+    @property
+    def _divergence(self) -> str:
+        """How many moves diverged and what to do; empty if none did."""
+        n = int(self.info["divergent"].sum()) if "divergent" in self.info else 0
+        return f"{n} move{'s' if n > 1 else ''} diverged: {self._extreme or _DIVERGED}" if n else ""
 
     def _move_problems(self) -> list[str]:
-        problems = []
-        if "divergent" in self.info and self.info["divergent"].any():
-            advice = _DIVERGED if self._vanishing is None else self._vanishing
-            problems.append(f"{int(self.info['divergent'].sum())} moves diverged: {advice}")
+        problems = [self._divergence] if self._divergence else []
         if "acceptance" in self.info and self.info["acceptance"].mean() < 0.05:
             problems.append(f"only {self.info['acceptance'].mean():.1%} of the moves were accepted")
         if "reached_max_steps" in self.info and self.info["reached_max_steps"].mean() > _MOST_LONG:
@@ -350,10 +372,7 @@ def _advice(name: str, chains: np.ndarray) -> tuple[str, bool]:
     if largest > _FAR or outwards.all():
         return f": {name} drifts to numbers such as {largest:.2g}, {_IMPROPER}, or use more warmup", False
     if ends.var(0).mean() > _MOST_MOVEMENT * ends.mean(0).var():
-        return (
-            ": use more warmup or more draws, and check that every variable has a proper prior. If there are "
-            "separated modes, use ParallelTempering or TemperedSMC"
-        ), False
+        return _GENERAL_ADVICE, False
     stuck = (
         ": they stay in different regions, and more draws do not help. Use ParallelTempering or TemperedSMC"
     )

@@ -63,6 +63,9 @@ class Hamiltonian(Sampler):
     def is_valid_start(self, memory):
         return jnp.isfinite(memory.logdensity) & jnp.isfinite(memory.logdensity_grad).all()
 
+    def start_energy(self, memory):
+        return -memory.logdensity
+
     def step(self, energy, state, key, clamped=None):
         return self.move(energy, state, self.init_memory(energy, state, clamped), key, clamped)[0]
 

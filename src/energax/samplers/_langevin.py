@@ -91,6 +91,9 @@ class Langevin(Sampler):
         values = memory if isinstance(memory, jax.Array) else memory.logdensity
         return jnp.isfinite(values).all()
 
+    def start_energy(self, memory):
+        return jnp.zeros(()) if isinstance(memory, jax.Array) else -memory.logdensity
+
     def _uses_score(self, energy):
         """Return whether moves use the energy's own `score`, which need not be the gradient of its value."""
         real, _, _ = split_spaces(energy)

@@ -72,6 +72,9 @@ class MetropolisHastings(Sampler):
     def is_valid_start(self, memory):
         return jnp.isfinite(memory)
 
+    def start_energy(self, memory):
+        return memory
+
     def step(self, energy, state, key, clamped=None):
         return self.move(energy, state, self.init_memory(energy, state), key, clamped)[0]
 
@@ -150,6 +153,9 @@ class RandomWalk(Sampler):
 
     def is_valid_start(self, memory):
         return jnp.isfinite(memory.log_p)
+
+    def start_energy(self, memory):
+        return -memory.log_p
 
     def step(self, energy, state, key, clamped=None):
         return self.move(energy, state, self.init_memory(energy, state, clamped), key, clamped)[0]

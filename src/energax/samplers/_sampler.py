@@ -139,6 +139,10 @@ class Sampler(eqx.Module):
         """Return whether a chain may start with this first memory, whose energy is finite if it has one."""
         return jnp.array(True)
 
+    def start_energy(self, memory: Any) -> Any:
+        """Return the energy of a start with this first memory, to compare starts; 0 if unknown."""
+        return jnp.zeros(())
+
     def unmoved(self, spaces: dict[str, Any]) -> list[str]:
         """Return which of these variables the sampler cannot move if some coordinates are clamped."""
         return []
