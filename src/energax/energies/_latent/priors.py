@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..._util.arguments import FUNCTION, MATRIX, NONE, WHOLE, check_arguments, is_whole, whole, with_methods
+from ..._util.arguments import FUNCTION, MATRIX, NONE, WHOLE, check_arguments, is_whole, with_methods
 from ..._util.arrays import asarray
 from ...energy import Energy, free_energy
 from ...errors import BadInput, check_instance
@@ -68,7 +68,7 @@ class UniformChoices(eqx.Module):
     m: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        check_arguments(self, k=whole(2), m=WHOLE | NONE)
+        check_arguments(self, k=WHOLE, m=WHOLE | NONE)
 
     @property
     def space(self) -> Space:
