@@ -9,7 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util.arrays import asarray
-from ..._util.sizes import LISTED_NUMBERS, map_table, pad_rows, pad_size
+from ..._util.sizes import (
+    IMPUTED_ROWS,
+    LISTED_NUMBERS,
+    call_rows,
+    map_chunks,
+    map_table,
+    pad_rows,
+    pad_size,
+)
 from ...energies import RBM
 from ...errors import BadInput
 from ...estimate import Estimate
@@ -158,10 +166,13 @@ class BernoulliRBM(Transformer, Density):
 
     def _posterior_means(self, data: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return (E[x], E[z]) given observed values: exactly if there are few hidden states, else by MCMC."""
-        n, rows = len(data["x"].value), pad_rows(data)
-        exact = 2**self._n_features_out <= _MOST_STATES
-        means = _enumerate_means(self.energy_, rows) if exact else _gibbs_means(self.energy_, rows, key)
-        return np.asarray(means[0])[:n], np.asarray(means[1])[:n]
+        if 2**self._n_features_out <= _MOST_STATES:
+            n, rows = len(data["x"].value), pad_rows(data)
+            return jax.tree.map(lambda means: np.asarray(means)[:n], _enumerate_means(self.energy_, rows))
+        # Chunks of rows, which have random numbers of their own by the number of the first one.
+        rows = {**data, "row": np.arange(len(data["x"].value))}
+        size = call_rows(len(rows["row"]), IMPUTED_ROWS.value)
+        return map_chunks(lambda rows: _gibbs_means(self.energy_, rows, key), rows, size)
 
     def gibbs(self, v: Any) -> np.ndarray:
         """Return the rows v after one sweep of Gibbs sampling, with new random numbers in every call."""
@@ -254,8 +265,8 @@ def _enumerate_means(energy: RBM, rows: Any) -> tuple[Any, Any]:
 @jit
 def _gibbs_means(energy: RBM, rows: Any, key: Any) -> tuple[Any, Any]:
     """Return the same as averages of p(x | z) and p(z | x) along a few Gibbs chains per row."""
-    sampler, n = Gibbs(), len(rows["x"].observed)
-    rows = jax.tree.map(lambda a: jnp.tile(a, (_CHAINS, 1)), rows)
+    sampler, n, key = Gibbs(), len(rows["row"]), jax.random.fold_in(key, rows["row"][0])
+    rows = {"x": jax.tree.map(lambda a: jnp.tile(a, (_CHAINS, 1)), rows["x"])}
     observed = mask_of(rows["x"])
     start = sampler.complete(energy, rows, _SWEEPS, key)["x"]
     visible = jax.vmap(lambda z: energy.conditional("x", z=z).mean)
