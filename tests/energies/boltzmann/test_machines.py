@@ -260,7 +260,7 @@ def test_a_class_rbm_starts_at_the_rates_of_pixels_and_labels():
 
 
 def test_persistent_chains_of_a_conditional_machine_raise():
-    with pytest.raises(Unsuitable, match="inputs"):
+    with pytest.raises(Unsuitable, match=r"does not model \['u'\], its inputs. Use persistent=False"):
         ContrastiveDivergence(persistent=True).check(
             ConditionalRBM.random(1, 2, 2, key=0), {"u": np.zeros((2, 1)), "x": np.zeros((2, 2))}
         )

@@ -23,12 +23,13 @@ from ...errors import BadInput
 from ...estimate import Estimate
 from ...infer import MCMC
 from ...infer import sample as draw
-from ...learn import ContrastiveDivergence
+from ...learn import ContrastiveDivergence, check_phases
 from ...missing import is_masked, mask_of
 from ...programs import jit
 from ...samplers import Gibbs
 from .._base import Density, Transformer
 from .._common.settings import ANY_NUMBER, COMMON, LEARNING_RATE, NONE, WHOLE
+from .._common.sklearn_errors import reword_warnings
 from .._common.table import binarize, check_no_empty_column, check_unit_interval, mask_missing
 
 _SWEEPS = 200  # of the chains that impute or draw rows
@@ -42,9 +43,10 @@ class BernoulliRBM(Transformer, Density):
     p(x, z) ∝ exp(xᵀWz + bᵀx + cᵀz). Arguments, methods and attributes have the names of scikit-learn's
     `BernoulliRBM`. It is fitted by contrastive divergence with one sweep and Adam by default; any learner of
     energax may be used. log p(x) is exact while one of the layers has at most 20 units; else log Z is
-    estimated by annealed importance sampling, and `log_prob` gives the standard error. NaN marks a missing
-    value. Values between 0 and 1 are probabilities of a one: learning and `transform` take them in place of
-    x, as scikit-learn's do; they have no log p(x).
+    estimated by annealed importance sampling, and `log_prob` gives the standard error. `fit` warns if weights
+    explode, or if persistent chains do not follow the data. NaN marks a missing value. Values between 0 and 1
+    are probabilities of a one: learning and `transform` take them in place of x, as scikit-learn's do; they
+    have no log p(x).
 
     Args:
         n_components: the number of hidden units.
@@ -113,19 +115,20 @@ class BernoulliRBM(Transformer, Density):
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
         self.random_state_ = self._generator()
-        with self._precision():
-            data = self._to_data(X)
+        with self._precision(), reword_warnings(stacklevel=5):
+            data, learner = self._to_data(X), self._learner()
             check_no_empty_column(data["x"])
             self._learn(
                 RBM.random(X.shape[1], self.n_components, key=self._key()),
                 data,
-                self._learner(),
+                learner,
                 weights=weight,
                 validated=True,
                 epochs=self.n_iter,
                 batch_size=self.batch_size,
                 initialise=True,
             )
+            check_phases(self.fit_, data, learner, weights=weight)
         self.n_batches_seen_ = 0
         return self
 
