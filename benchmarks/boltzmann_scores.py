@@ -25,7 +25,7 @@ from energax.learn import ContrastiveDivergence, Descent
 RUNS = (
     ("dna", 50, 5, 200, 0.01, 0.1, 60, -96.74),
     ("mushrooms", 200, 10, 400, 0.003, 0.002, 400, -15.15),
-    ("digits", 200, 5, 200, 0.02, 0.04, 300, -16.8),
+    ("digits", 200, 10, 200, 0.02, 0.04, 300, -16.8),
 )
 
 

@@ -13,7 +13,7 @@ from energax.energies import RBM, Gaussians
 from energax.learn import ContrastiveDivergence, Descent, EM, NegativeLogLikelihood
 
 assert jax.device_count() == 8
-mesh = jax.make_mesh((8,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+mesh = jax.make_mesh((8,), ("rows",))  # with explicit axes, as JAX makes it
 rng = np.random.default_rng(0)
 
 X = (rng.random((203, 6)) < 0.3).astype(np.float32)

@@ -22,6 +22,7 @@ from energax.learn import (
     ScoreFunction,
     StraightThrough,
 )
+from energax.learn._variational import _bound_without_each, count_active
 from energax.missing import Masked
 from energax.nn import BernoulliEncoder, CategoricalEncoder, Encoder
 
@@ -184,3 +185,22 @@ def test_an_encoder_answers_by_one_distribution_over_all_that_is_hidden(estimato
     objective = ELBO(_Forgetful(), estimator=estimator)
     with pytest.raises(BadInput, match=r"encoder: .*batch shape \(2,\).*Try .to_event\(1\)"):
         objective(Decoder.random(4, 2, key=0), batch, None, jax.random.key(0))
+
+
+def test_the_baseline_of_several_samples_replaces_each_by_the_others():
+    """Mnih and Rezende (2016), equation 10: by their geometric mean, of the same row."""
+    log_w = np.random.default_rng(0).normal(size=(2, 3))
+    found = evaluate(lambda: _bound_without_each(jnp.asarray(log_w)))
+    for row, baselines in zip(log_w, found, strict=True):
+        for s, baseline in enumerate(baselines):
+            others = np.delete(row, s)
+            replaced = np.append(others, others.mean())
+            np.testing.assert_allclose(baseline, np.log(np.exp(replaced).mean()), atol=1e-6)
+
+
+def test_units_are_active_if_their_means_vary_over_rows_with_weight():
+    """The third row alone differs in the second unit: without its weight only the first unit varies."""
+    means = jnp.array([[0.0, 1.0], [0.3, 1.0], [0.3, 0.0], [0.0, 1.0]])
+    count = lambda weight: float(evaluate(lambda: count_active(means, jnp.asarray(weight))))
+    assert count([1.0, 1.0, 1.0, 1.0]) == 2 and count([1.0, 2.0, 0.0, 3.0]) == 1
+    assert count([0.0, 2.0, 0.0, 0.0]) == 0

@@ -1,4 +1,4 @@
-"""Conversion to JAX arrays without compiling."""
+"""Conversion to JAX arrays without compiling, and meshes of devices."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def asarray(value: Any, dtype: Any = None) -> jax.Array:
         # A copy, since JAX would use the memory of some arrays, which may change later.
         return jax.device_put(np.array(value, jax.dtypes.canonicalize_dtype(dtype)))
     return jnp.asarray(value, dtype)
+
+
+def automatic_mesh(mesh: Any) -> Any:
+    """Return a mesh of the same devices whose axes are automatic; None as it is.
+
+    The axes of `jax.make_mesh` are explicit: every gather and loop would have to name shardings.
+    """
+    return None if mesh is None else jax.sharding.Mesh(mesh.devices, mesh.axis_names)

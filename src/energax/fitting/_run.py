@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.arrays import asarray
+from .._util.arrays import asarray, automatic_mesh
 from .._util.sizes import number_of_rows
 from ..batch import Batch
 from ..errors import BadInput, Unsuitable
@@ -28,7 +28,7 @@ class Run:
     def __init__(self, energy, learner, key, freeze, patience, callbacks, checkpoint, mesh, progress):
         self.original = energy
         self.energy = jax.tree.map(_without_weak_type, energy)
-        self.learner, self.key, self.patience, self.mesh = learner, key, patience, mesh
+        self.learner, self.key, self.patience, self.mesh = learner, key, patience, automatic_mesh(mesh)
         self.trainable = trainable_leaves(self.energy, freeze)
         learner_has_parameters = bool(jax.tree.leaves(eqx.filter(learner, eqx.is_inexact_array)))
         check_parameters(self.energy, self.trainable, learner_has_parameters)

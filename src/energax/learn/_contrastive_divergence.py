@@ -15,7 +15,7 @@ from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
 from ..samplers import Sampler, default_sampler
 from ._objective import Objective, stop_gradient
-from ._requirements import check_free_energy, check_joint, check_variables
+from ._requirements import check_free_energy, check_variables
 
 
 class Chains(NamedTuple):
@@ -80,8 +80,13 @@ class ContrastiveDivergence(Objective):
         if not any(n in data for n in energy.spaces):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
         check_variables(self, data, *energy.inputs)
-        if self.persistent:
-            check_joint(self, energy)  # persistent chains have no inputs of their own
+        if self.persistent and energy.inputs:
+            raise Unsuitable(
+                "Persistent chains draw all variables, but "
+                f"{type(energy).__name__} does not model {sorted(energy.inputs)}, its inputs. Use "
+                "persistent=False, whose chains stay at the inputs of their rows, CrossEntropy or "
+                "NegativeLogLikelihood."
+            )
         if not _has_bound(energy, data):
             check_free_energy(self, energy, data)
         sampler = self._sampler(energy, data)

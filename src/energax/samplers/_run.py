@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .._util.arguments import FLAG, NONE, WHOLE, check_arguments, instance, whole
+from .._util.arrays import automatic_mesh
 from .._util.keys import as_key
 from .._util.sizes import CHAIN_NUMBERS, chains_one_by_one, map_chunks
 from .._util.threads import map_in_threads
@@ -142,7 +143,5 @@ def _run_rows(
 
 def _shard(tree: Any, mesh: Any) -> Any:
     """Return arrays (rows, chains, …) with their chains split over the devices of a mesh."""
-    # With explicit axes, which jax.make_mesh has, loops would have to name the sharding of what they carry.
-    automatic = jax.sharding.Mesh(mesh.devices, mesh.axis_names)
     axes = jax.sharding.PartitionSpec(None, tuple(mesh.axis_names))
-    return jax.device_put(tree, jax.sharding.NamedSharding(automatic, axes))
+    return jax.device_put(tree, jax.sharding.NamedSharding(automatic_mesh(mesh), axes))

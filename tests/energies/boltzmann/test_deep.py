@@ -141,6 +141,21 @@ def test_bounds_are_below_log_p_and_close_in_with_draws(kind, dbm, dbn):
     assert few.value.mean() < many.value.mean()
 
 
+def test_the_mean_field_bound_is_tight_for_weak_connections():
+    """Without connections of the hidden layers the bound is F(x); its distance is quadratic in weak ones."""
+    strong = shaken(DeepBoltzmannMachine.random((3, 2, 2), key=0, scale=1.0))
+    x = jnp.asarray(bits(3), jnp.float32)
+    for share, gap in ((0.0, 1e-5), (0.05, 2e-3)):
+        weak = DeepBoltzmannMachine((strong.weights[0], share * strong.weights[1]), strong.biases)
+        exact, bound = evaluate(
+            lambda m=weak: (
+                jax.vmap(lambda x: enumerated_free_energy(m, {"x": x}))(x),
+                jax.vmap(lambda x: m.free_energy_bound(x=x))(x),
+            )
+        )
+        assert (bound >= exact - 1e-5).all() and (bound - exact < gap).all()
+
+
 def test_draws_from_the_top_down_have_the_rates_of_the_network(dbn):
     """Means of 4000 exact draws of 7 units within 4.5 standard errors: 1 in 20 000."""
     logs = dbn_table(dbn)
@@ -201,6 +216,30 @@ def test_greedy_layers_then_up_down_raise_the_bound_of_the_network():
     assert before > -3.7 and after > before + 0.05
     moved = tuned.energy.recognition[0].weight - tuned.energy.layers[0].weight
     assert np.abs(moved).max() > 0.01  # the two directions are untied
+
+
+def test_greedy_layers_see_copies_weights_and_draws_of_the_layer_below(monkeypatch):
+    """Copies of x at the bottom and of z at the top stand for the layers that are not there."""
+    seen = []
+
+    def record(start, data, learner, *, weights, **options):
+        seen.append((start, data["x"], weights))
+        return fit(start, data, learner, weights=weights, **options)
+
+    monkeypatch.setattr("energax.energies._boltzmann.greedy.fit", record)
+    stack = [RBM(20.0 * jnp.eye(3), jnp.zeros(3), jnp.full(3, -30.0)), *[RBM.random(3, 3, key=0)] * 2]
+    x, weights = np.eye(3, dtype=np.float32), np.array([1.0, 2.0, 3.0], np.float32)
+    options = {"key": 0, "weights": weights, "epochs": 1, "initialise": False}
+    still = Descent(NegativeLogLikelihood(), optax.sgd(0.0))
+    pretrain_rbms(stack, x, still, doubled=True, **options)
+    assert [(s.n_visible_copies, s.n_hidden_copies) for s, _, _ in seen] == [(2, 1), (2, 2), (1, 2)]
+    assert [rows.shape for _, rows, _ in seen] == [(3, 2, 3), (3, 2, 3), (3, 1, 3)]
+    assert all(given is weights for _, _, given in seen)
+    # The field of an active unit is 2 · 20 − 30 with both copies of x, 20 − 30 with one.
+    assert np.array_equal(seen[1][1][:, 0], x) and np.array_equal(seen[1][1][:, 1], x)
+    seen.clear()
+    pretrain_rbms(stack[:2], x, still, **options)
+    assert [type(s) for s, _, _ in seen] == [RBM, RBM] and np.array_equal(seen[1][1], 0 * x)
 
 
 def test_the_likelihood_of_a_small_deep_machine_is_maximised_exactly():

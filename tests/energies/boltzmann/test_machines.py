@@ -211,6 +211,8 @@ def test_a_conditional_rbm_at_fixed_inputs_is_an_rbm():
     u, x = jnp.array([0.5, -1.0]), jnp.array([1.0, 0.0, 1.0])
     plain = machine.at(u)
     np.testing.assert_allclose(plain.bias, machine.rbm.bias + machine.input_weight.T @ u, rtol=1e-5)
+    hidden = machine.rbm.hidden_bias + machine.input_hidden_weight.T @ u
+    np.testing.assert_allclose(plain.hidden_bias, hidden, rtol=1e-5)
     found = log_prob(machine, {"x": x}, given={"u": u})
     exact = evaluate(lambda: -plain.free_energy(x=x) - plain.log_partition())
     np.testing.assert_allclose(found.value, exact, rtol=1e-5)
@@ -260,7 +262,7 @@ def test_a_class_rbm_starts_at_the_rates_of_pixels_and_labels():
 
 
 def test_persistent_chains_of_a_conditional_machine_raise():
-    with pytest.raises(Unsuitable, match="inputs"):
+    with pytest.raises(Unsuitable, match=r"does not model \['u'\], its inputs. Use persistent=False"):
         ContrastiveDivergence(persistent=True).check(
             ConditionalRBM.random(1, 2, 2, key=0), {"u": np.zeros((2, 1)), "x": np.zeros((2, 2))}
         )

@@ -80,6 +80,25 @@ def test_a_mixture_of_gaussians_integrates_to_one():
     assert abs(np.exp(log_p).sum() * 0.008 - 1) < 1e-4
 
 
+def test_outputs_of_a_mixture_are_the_logits_and_then_the_means_of_a_coordinate():
+    likelihood = MixtureLikelihood(Gaussian(0.4), 2)
+    output = jnp.array([0.0, np.log(3.0), -1.0, 2.0, np.log(4.0), 0.0, 5.0, 7.0])  # two coordinates
+    x = np.array([-0.8, 6.9])
+    normal = lambda x, m: np.exp(-0.5 * ((x - m) / 0.4) ** 2) / (0.4 * np.sqrt(2 * np.pi))
+    p = [0.25 * normal(x[0], -1) + 0.75 * normal(x[0], 2), 0.8 * normal(x[1], 5) + 0.2 * normal(x[1], 7)]
+    found, mean, drawn = evaluate(
+        lambda: (
+            likelihood.log_prob(output, jnp.asarray(x)),
+            likelihood.mean(output),
+            likelihood.distribution(output).sample(jax.random.key(0), (2000,)),
+        )
+    )
+    np.testing.assert_allclose(found, np.log(p), rtol=1e-5)
+    np.testing.assert_allclose(mean, [0.25 * -1 + 0.75 * 2, 0.8 * 5 + 0.2 * 7], rtol=1e-5)
+    deviation = np.sqrt(0.16 + np.array([0.25 * 0.75 * 9, 0.8 * 0.2 * 4]))
+    assert (np.abs(drawn.mean(0) - mean) < 4.5 * deviation / np.sqrt(2000)).all()  # 1 in 70 000
+
+
 def test_columns_of_different_kinds_are_a_sum_of_their_terms():
     parts = [(Gaussian(0.5), [3, 0]), (Categorical(3), [1]), (Poisson(), [4]), (Bernoulli(), [2])]
     mixed = Columns(parts)

@@ -219,6 +219,8 @@ def test_a_conditional_flow_learns_a_conditional_density():
 def test_a_finite_context_is_a_uniform_variable():
     flow = Flow.random(2, key=0, context=Categorical(3), **SMALL)
     assert not flow.inputs and math.isclose(float(flow.log_partition()), math.log(3), rel_tol=1e-6)
+    pair = Flow.random(2, key=0, context=Categorical(3, 2), **SMALL)  # one of nine values
+    assert math.isclose(float(pair.log_partition()), 2 * math.log(3), rel_tol=1e-6)
     x = banana_rows(5)
     joint = np.stack([log_prob(flow, {"x": x, "y": np.full(5, k)}).value for k in range(3)])
     np.testing.assert_allclose(log_prob(flow, {"x": x}).value, logsumexp(joint, axis=0), atol=1e-5)

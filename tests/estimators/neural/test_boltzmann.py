@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 import energax
 from energax.errors import BadInput, ConvergenceWarning
@@ -57,6 +58,9 @@ def test_a_fit_that_fails_says_so():
     with pytest.warns(ConvergenceWarning) as caught:
         model.fit(PAIRS)
     assert any("the largest weight is" in str(warning.message) for warning in caught)
+    # Filters of either library apply.
+    assert all(issubclass(warning.category, SklearnConvergenceWarning) for warning in caught)
+    assert all(warning.filename == __file__ for warning in caught), [w.filename for w in caught]
     with pytest.raises(BadInput, match=r"hidden_layer_sizes.*two or more.*BernoulliRBM"):
         DeepBeliefNetwork((5,)).fit(PAIRS)
     with pytest.raises(BadInput, match="zeros and ones"):

@@ -8,9 +8,10 @@ import equinox as eqx
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 import energax
-from energax.errors import BadInput, ConvergenceWarning
+from energax.errors import BadInput
 from energax.estimators import Flow
 
 NOISE = 0.1

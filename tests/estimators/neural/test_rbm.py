@@ -14,9 +14,9 @@ from scipy.special import logsumexp
 
 import energax
 from energax.energies import RBM
-from energax.errors import BadInput
+from energax.errors import BadInput, ConvergenceWarning
 from energax.estimators import BernoulliRBM
-from energax.learn import Descent, NegativeLogLikelihood
+from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood
 
 PAIRS = np.tile([[1.0, 0, 1, 0], [0, 1, 0, 1]], (50, 1))
 
@@ -181,3 +181,15 @@ def test_many_hidden_units_given_observed_values_by_gibbs_sampling(monkeypatch):
     truth = model.transform(INCOMPLETE)
     monkeypatch.setattr("energax.estimators._neural.rbm._MOST_STATES", 1)
     assert np.abs(model.transform(INCOMPLETE) - truth).max() < 0.1
+
+
+def test_weights_that_explode_and_chains_that_stay_behind_warn():
+    with pytest.warns(ConvergenceWarning, match="the largest weight is"):
+        BernoulliRBM(2, learning_rate=8.0, n_iter=10, random_state=0).fit(PAIRS)
+    # Four patterns with single errors: plain chains stay in one of them (as in tests/learn/test_phases.py).
+    patterns = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]])
+    rng = np.random.default_rng(0)
+    X = (np.tile(patterns, (100, 1)) + (rng.random((400, 6)) < 0.05)) % 2
+    learner = Descent(ContrastiveDivergence(3, persistent=True), optax.adam(0.02))
+    with pytest.warns(ConvergenceWarning, match="chains of the negative phase are not where the data are"):
+        BernoulliRBM(5, n_iter=40, random_state=0, learner=learner).fit(X)

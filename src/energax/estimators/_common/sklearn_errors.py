@@ -58,16 +58,21 @@ class NotFitted(errors.NotFitted, _SklearnNotFitted):
 
 
 @contextlib.contextmanager
-def reword_warnings(remedy: str) -> Iterator[None]:
-    """Replace the last sentence of convergence warnings, which names arguments of functions of `infer`."""
+def reword_warnings(remedy: str | None = None, stacklevel: int = 6) -> Iterator[None]:
+    """Make convergence warnings those of estimators.
+
+    A remedy replaces their last sentence, which may name arguments of functions that the caller did not call.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for warning in caught:
         text: Any = warning.message
         if issubclass(warning.category, errors.ConvergenceWarning):
-            text = ConvergenceWarning(f"{str(text).rstrip('.').rpartition('. ')[0]}. {remedy}")
-        warnings.warn(text, warning.category, stacklevel=6)
+            known = str(text)
+            known = known if remedy is None else f"{known.rstrip('.').rpartition('. ')[0]}. {remedy}"
+            text = ConvergenceWarning(known)
+        warnings.warn(text, warning.category, stacklevel=stacklevel)
 
 
 class BadType(BadInput, TypeError):

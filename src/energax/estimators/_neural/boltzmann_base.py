@@ -16,6 +16,7 @@ from ...samplers import Gibbs
 from .._base import Density, Transformer
 from .._common.layers import LAYER_SIZES, layer_sizes
 from .._common.settings import ANY_NUMBER, COMMON, LEARNING_RATE, NONE, WHOLE, Setting, is_whole
+from .._common.sklearn_errors import reword_warnings
 from .._common.table import binarize
 
 #: Numbers of repetitions; larger ones would not end, or not fit into 32 bits.
@@ -57,7 +58,7 @@ class BoltzmannEstimator(Density):
         """
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
-        with self._precision():
+        with self._precision(), reword_warnings(stacklevel=5):
             data, learner = self._to_data(X), self._learner()
             start, initialise = self._start(data, weight)
             options: dict[str, Any] = {"epochs": self.n_iter, "batch_size": self.batch_size}

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..._util.arrays import asarray
-from ..._util.sizes import pad_rows, pad_size
+from ..._util.sizes import QUERY_NUMBERS, QUERY_ROWS, call_rows, map_chunks, pad_size
 from ...energies import Bernoulli, ConditionalDecoder, Gaussian
 from ...errors import BadInput
 from ...learn import ELBO
@@ -203,14 +203,17 @@ class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
     def log_likelihoods(self, X: Any) -> np.ndarray:
         """Return a lower bound of log p(x | y) of every row and class in nats, (n_samples, k)."""
         X = self._check_new_X(X)
-        self._check_settings("n_importance")
+        self._check_settings("n_importance", "hidden_layer_sizes")
         if isinstance(self.energy_.likelihood, Bernoulli):
             check_binary(X, remedy="Binarise X first, or use likelihood='gaussian'.")
+        # The numbers that one draw holds for a row: inputs and units of the decoder, for every class.
+        numbers = sum(n_network_numbers(1, self.hidden_layer_sizes, X.shape[1])[1:]) * len(self.classes_)
+        size = call_rows(len(X), min(QUERY_ROWS.value, QUERY_NUMBERS.rows(numbers)))
         with self._precision():
-            rows = pad_rows({"x": mask_missing(self._standardise(X))})["x"]
-            n = int(self.n_importance)
-            found = _bounds(self.energy_, self.encoder_, rows, jax.random.split(self._key(1), n))
-        return np.asarray(found)[: len(X)] - np.asarray(self._log_scale_sum(X))[:, None]
+            keys = jax.random.split(self._key(1), int(self.n_importance))
+            bounds = lambda x: _bounds(self.energy_, self.encoder_, x, keys)
+            found = map_chunks(bounds, mask_missing(self._standardise(X)), size)
+        return found - np.asarray(self._log_scale_sum(X))[:, None]
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of `predict_proba`, (n_samples, k)."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 
 from ..._util.arrays import asarray
+from ..._util.sizes import number_of_rows
 from ...energies import Decoder, Likelihood
+from ...infer._map_rows import map_rows
 from ...programs import jit
 
 _DRAWS = 100  # of z, for the mean of a missing value
@@ -25,17 +28,17 @@ def decode_rows(energy: Decoder, z: Any) -> Any:
     return jax.vmap(lambda row: _mean(energy, row))(asarray(z))
 
 
-@jit
-def posterior_means(energy: Decoder, encoder: Any, x: Any, keys: Any) -> Any:
-    """Return E[x | observed values] of every row, by importance sampling."""
+def posterior_means(energy: Decoder, encoder: Any, rows: Any, key: Any, numbers_per_draw: int) -> np.ndarray:
+    """Return E[x | observed values] of every row, by importance sampling, in chunks of rows."""
+    n, numbers = number_of_rows(rows), _DRAWS * numbers_per_draw
+    return map_rows(_posterior_mean, {"x": rows}, n, energy, encoder, key=key, numbers_per_row=numbers)
 
-    def row(row, key):
-        q = encoder(x=row)
-        z = q.sample(key, (_DRAWS,))
-        weight = jax.nn.softmax(-jax.vmap(lambda z: energy(x=row, z=z))(z) - q.log_prob(z))
-        return weight @ jax.vmap(lambda z: _mean(energy, z))(z)
 
-    return jax.vmap(row)(jax.tree.map(asarray, x), keys)
+def _posterior_mean(row: dict[str, Any], key: Any, energy: Decoder, encoder: Any) -> Any:
+    q = encoder(**row)
+    z = q.sample(key, (_DRAWS,))
+    weight = jax.nn.softmax(-jax.vmap(lambda z: energy(**row, z=z))(z) - q.log_prob(z))
+    return weight @ jax.vmap(lambda z: _mean(energy, z))(z)
 
 
 def _mean(energy: Decoder, z: Any) -> Any:

@@ -9,18 +9,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util.arrays import asarray
-from ..._util.sizes import LISTED_NUMBERS, map_table, pad_rows, pad_size
+from ..._util.sizes import (
+    IMPUTED_ROWS,
+    LISTED_NUMBERS,
+    call_rows,
+    map_chunks,
+    map_table,
+    pad_rows,
+    pad_size,
+)
 from ...energies import RBM
 from ...errors import BadInput
 from ...estimate import Estimate
 from ...infer import MCMC
 from ...infer import sample as draw
-from ...learn import ContrastiveDivergence
+from ...learn import ContrastiveDivergence, check_phases
 from ...missing import is_masked, mask_of
 from ...programs import jit
 from ...samplers import Gibbs
 from .._base import Density, Transformer
 from .._common.settings import ANY_NUMBER, COMMON, LEARNING_RATE, NONE, WHOLE
+from .._common.sklearn_errors import reword_warnings
 from .._common.table import binarize, check_no_empty_column, check_unit_interval, mask_missing
 
 _SWEEPS = 200  # of the chains that impute or draw rows
@@ -34,9 +43,10 @@ class BernoulliRBM(Transformer, Density):
     p(x, z) ∝ exp(xᵀWz + bᵀx + cᵀz). Arguments, methods and attributes have the names of scikit-learn's
     `BernoulliRBM`. It is fitted by contrastive divergence with one sweep and Adam by default; any learner of
     energax may be used. log p(x) is exact while one of the layers has at most 20 units; else log Z is
-    estimated by annealed importance sampling, and `log_prob` gives the standard error. NaN marks a missing
-    value. Values between 0 and 1 are probabilities of a one: learning and `transform` take them in place of
-    x, as scikit-learn's do; they have no log p(x).
+    estimated by annealed importance sampling, and `log_prob` gives the standard error. `fit` warns if weights
+    explode, or if persistent chains do not follow the data. NaN marks a missing value. Values between 0 and 1
+    are probabilities of a one: learning and `transform` take them in place of x, as scikit-learn's do; they
+    have no log p(x).
 
     Args:
         n_components: the number of hidden units.
@@ -105,19 +115,20 @@ class BernoulliRBM(Transformer, Density):
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
         self.random_state_ = self._generator()
-        with self._precision():
-            data = self._to_data(X)
+        with self._precision(), reword_warnings(stacklevel=5):
+            data, learner = self._to_data(X), self._learner()
             check_no_empty_column(data["x"])
             self._learn(
                 RBM.random(X.shape[1], self.n_components, key=self._key()),
                 data,
-                self._learner(),
+                learner,
                 weights=weight,
                 validated=True,
                 epochs=self.n_iter,
                 batch_size=self.batch_size,
                 initialise=True,
             )
+            check_phases(self.fit_, data, learner, weights=weight)
         self.n_batches_seen_ = 0
         return self
 
@@ -158,10 +169,13 @@ class BernoulliRBM(Transformer, Density):
 
     def _posterior_means(self, data: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return (E[x], E[z]) given observed values: exactly if there are few hidden states, else by MCMC."""
-        n, rows = len(data["x"].value), pad_rows(data)
-        exact = 2**self._n_features_out <= _MOST_STATES
-        means = _enumerate_means(self.energy_, rows) if exact else _gibbs_means(self.energy_, rows, key)
-        return np.asarray(means[0])[:n], np.asarray(means[1])[:n]
+        if 2**self._n_features_out <= _MOST_STATES:
+            n, rows = len(data["x"].value), pad_rows(data)
+            return jax.tree.map(lambda means: np.asarray(means)[:n], _enumerate_means(self.energy_, rows))
+        # Chunks of rows, which have random numbers of their own by the number of the first one.
+        rows = {**data, "row": np.arange(len(data["x"].value))}
+        size = call_rows(len(rows["row"]), IMPUTED_ROWS.value)
+        return map_chunks(lambda rows: _gibbs_means(self.energy_, rows, key), rows, size)
 
     def gibbs(self, v: Any) -> np.ndarray:
         """Return the rows v after one sweep of Gibbs sampling, with new random numbers in every call."""
@@ -254,8 +268,8 @@ def _enumerate_means(energy: RBM, rows: Any) -> tuple[Any, Any]:
 @jit
 def _gibbs_means(energy: RBM, rows: Any, key: Any) -> tuple[Any, Any]:
     """Return the same as averages of p(x | z) and p(z | x) along a few Gibbs chains per row."""
-    sampler, n = Gibbs(), len(rows["x"].observed)
-    rows = jax.tree.map(lambda a: jnp.tile(a, (_CHAINS, 1)), rows)
+    sampler, n, key = Gibbs(), len(rows["row"]), jax.random.fold_in(key, rows["row"][0])
+    rows = {"x": jax.tree.map(lambda a: jnp.tile(a, (_CHAINS, 1)), rows["x"])}
     observed = mask_of(rows["x"])
     start = sampler.complete(energy, rows, _SWEEPS, key)["x"]
     visible = jax.vmap(lambda z: energy.conditional("x", z=z).mean)

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from sklearn.utils import check_array
 
-from ..._util.sizes import map_table, pad_rows
+from ..._util.sizes import map_table
 from ...energies import Bernoulli, Decoder, Gaussian, PseudoInputs, StandardNormal
 from ...errors import BadInput
 from ...estimate import Estimate
@@ -389,7 +389,6 @@ class VAE(Transformer, StandardisingEstimator, Density):
         if not missing.any():
             return X.copy()
         with self._precision():
-            rows = pad_rows(self._to_data(X))["x"]
-            keys = jax.random.split(self._key(4), len(rows.value))
-            means = posterior_means(self.energy_, self.encoder_, rows, keys)
-        return np.where(missing, self._unstandardise(means)[: len(X)], X).astype(X.dtype)
+            rows, numbers = self._to_data(X)["x"], self._numbers_per_draw()
+            means = posterior_means(self.energy_, self.encoder_, rows, self._key(4), numbers)
+        return np.where(missing, self._unstandardise(means), X).astype(X.dtype)
