@@ -264,7 +264,7 @@ class Density(EnergyEstimator):
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Draw rows from the model."""
         n = pad_size(self._check_n_samples(n_samples))
-        with self._precision(), reword_warnings(stacklevel=4):
+        with self._precision(), reword_warnings():
             draws = sample(self.energy_, n, method=self._sample_method(n), key=self._key(2))
             return np.asarray(draws["x"])[:n_samples].astype(self.dtype_)
 

@@ -19,7 +19,8 @@ from .columns import ENCODE
 _FITTED_WITH = ("X", "the columns that the model was fitted with")
 _ENCODE = ("", "", ENCODE)
 _UNKNOWN = ("", "", "")
-_PACKAGE = __name__.partition(".")[0]
+#: Modules whose functions are between a warning and the line of the user.
+_BETWEEN = {__name__.partition(".")[0], "contextlib"}
 _RESHAPE = "Reshape your data: one column by X.reshape(-1, 1), one row by X.reshape(1, -1)."
 #: Part of a message of scikit-learn → (argument, expected, remedy) of ours. "" keeps the caller's text. The
 #: first match is used.
@@ -48,7 +49,7 @@ class ConvergenceWarning(errors.ConvergenceWarning, _SklearnConvergenceWarning):
 def warn_user(message: Any, category: type[Warning] = ConvergenceWarning) -> None:
     """Warn as of the line that called this package, however many of its functions are between."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
@@ -58,7 +59,7 @@ class NotFitted(errors.NotFitted, _SklearnNotFitted):
 
 
 @contextlib.contextmanager
-def reword_warnings(remedy: str | None = None, stacklevel: int = 6) -> Iterator[None]:
+def reword_warnings(remedy: str | None = None) -> Iterator[None]:
     """Make convergence warnings those of estimators.
 
     A remedy replaces their last sentence, which may name arguments of functions that the caller did not call.
@@ -72,7 +73,7 @@ def reword_warnings(remedy: str | None = None, stacklevel: int = 6) -> Iterator[
             known = str(text)
             known = known if remedy is None else f"{known.rstrip('.').rpartition('. ')[0]}. {remedy}"
             text = ConvergenceWarning(known)
-        warnings.warn(text, warning.category, stacklevel=stacklevel)
+        warn_user(text, warning.category)
 
 
 class BadType(BadInput, TypeError):

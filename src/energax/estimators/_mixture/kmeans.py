@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -29,7 +28,7 @@ from .._common.settings import (
     WHOLE,
     one_of,
 )
-from .._common.sklearn_errors import ConvergenceWarning, translate_sklearn_errors
+from .._common.sklearn_errors import translate_sklearn_errors, warn_user
 from .._common.table import check_no_empty_column, mask_missing
 from .padding import padded_components, padded_energy
 
@@ -131,11 +130,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         with self._precision():
             energy, initialise, n_init = self._start(X)
             if self.n_init not in ("auto", n_init):
-                warnings.warn(
+                warn_user(
                     f"KMeans makes one start, not n_init={self.n_init}, if init gives the centres. "
                     "Leave n_init at 'auto'.",
                     RuntimeWarning,
-                    stacklevel=3,
                 )
             options = {"weights": weight, "validated": True, "epochs": self.max_iter, "tolerance": True}
             options["components"] = padded_components(self.n_clusters, data, self.learner)
@@ -261,11 +259,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, En
         """Warn of empty clusters; with a temperature, centres may coincide."""
         used = np.count_nonzero(np.bincount(self.labels_))
         if used < self.n_clusters and not self.temperature:
-            warnings.warn(
+            warn_user(
                 f"KMeans converged to {used} distinct clusters, fewer than n_clusters={self.n_clusters}: "
-                "X may have no more distinct rows. Use fewer clusters.",
-                ConvergenceWarning,
-                stacklevel=4,
+                "X may have no more distinct rows. Use fewer clusters."
             )
 
     def _can_move_rows(self, X: np.ndarray) -> bool:

@@ -58,7 +58,7 @@ class BoltzmannEstimator(Density):
         """
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
-        with self._precision(), reword_warnings(stacklevel=5):
+        with self._precision(), reword_warnings():
             data, learner = self._to_data(X), self._learner()
             start, initialise = self._start(data, weight)
             options: dict[str, Any] = {"epochs": self.n_iter, "batch_size": self.batch_size}

@@ -115,7 +115,7 @@ class BernoulliRBM(Transformer, Density):
         X = self._check_X(X, reset=True)
         X, weight = self._drop_zero_weight(X, sample_weight)
         self.random_state_ = self._generator()
-        with self._precision(), reword_warnings(stacklevel=5):
+        with self._precision(), reword_warnings():
             data, learner = self._to_data(X), self._learner()
             check_no_empty_column(data["x"])
             self._learn(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import jax
@@ -38,7 +37,7 @@ from .._common.settings import (
     one_of,
     whole,
 )
-from .._common.sklearn_errors import ConvergenceWarning, translate_sklearn_errors
+from .._common.sklearn_errors import translate_sklearn_errors, warn_user
 from .._common.table import check_binary, check_no_empty_column, is_binary, mask_missing
 from .latent_rows import decode_rows, encode_rows, posterior_means
 from .vae_networks import make_vae_networks
@@ -223,7 +222,7 @@ class VAE(Transformer, StandardisingEstimator, Density):
                 "variables depends on x, as if the columns were independent. Lower beta, set beta_warmup, or "
                 "train longer (max_iter)."
             )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn_user(message)
 
     def _largest_arrays(self, n: int, d: int) -> dict[str, tuple[int, str]]:
         k, rows = int(self.n_components), min(int(self.batch_size), n) * int(self.samples)
