@@ -85,7 +85,7 @@ def best_fit(
     records = [_record(program, rows, n, validated) for rows, n in zip(history, epochs, strict=True)]
 
     def make(i: int) -> Fit:
-        return _single_fit(program, _epochs.take_restart(carries, i), records[i], stopped, seconds)
+        return _single_fit(program, _epochs.read_restart(carries, i), records[i], stopped, seconds)
 
     if len(records) == 1:
         return make(0)
