@@ -22,6 +22,7 @@ from energax.energies import (
 from energax.energies._boltzmann.greedy import TwinRBM
 from energax.energy import Energy, enumerated_free_energy
 from energax.errors import BadInput, Unsuitable
+from energax.estimate import Estimate
 from energax.infer import AnnealedImportance, TopDown, VariationalBound
 from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood, UpDown
 
@@ -139,6 +140,26 @@ def test_bounds_are_below_log_p_and_close_in_with_draws(kind, dbm, dbn):
     if kind == "dbm":
         assert (few.value <= exact + 1e-5).all()
     assert few.value.mean() < many.value.mean()
+
+
+def test_an_annealed_log_z_is_the_upper_end_of_its_bracket(monkeypatch):
+    """A lower bound of log p needs an upper bound of log Z, also of the top of a network."""
+    asked = []
+
+    class Annealed:
+        def bracket(self, energy, *, key):
+            asked.append(energy)
+            return Estimate(10.0, 0.0, "lower bound"), Estimate(50.0, 0.0, "upper bound")
+
+    monkeypatch.setattr("energax.infer._variational.bound.AnnealedImportance", Annealed)
+    machine = DeepBoltzmannMachine.random((25, 22, 2), key=0)  # both halves have more than 20 units
+    x = np.zeros(25)
+    found = log_prob(machine, {"x": x}, VariationalBound(), key=0)
+    bound = float(evaluate(lambda: machine.free_energy_bound(x=jnp.asarray(x, jnp.float32))))
+    assert found.kind == "lower bound" and np.isclose(found.value, -bound - 50.0)
+    network = DeepBeliefNetwork.random((3, 22, 22), key=0)
+    log_prob(network, {"x": np.zeros(3)}, VariationalBound(20), key=0)
+    assert [type(energy) for energy in asked] == [DeepBoltzmannMachine, RBM]
 
 
 def test_the_mean_field_bound_is_tight_for_weak_connections():

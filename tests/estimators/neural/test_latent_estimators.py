@@ -122,6 +122,22 @@ def test_a_class_is_drawn_and_recognised():
         model.sample(["x"])
 
 
+def test_weights_of_rows_are_those_of_classes_and_clusters():
+    """Rows of the second half have weight 3: the class is noise, the clusters are far apart."""
+    rng = np.random.default_rng(0)
+    second = np.arange(200) % 2 == 1
+    weights = np.where(second, 3.0, 1.0)
+    X = rng.normal(size=(200, 2)).astype(np.float32)
+    model = ConditionalVAE(1, (4,), n_importance=20, **(QUICK | {"max_iter": 5}))
+    model.fit(X, second, sample_weight=weights)
+    np.testing.assert_allclose(model.class_prior_, [0.25, 0.75])
+    assert abs(model.predict_proba(X)[:, 1].mean() - 0.75) < 0.1
+    X[:, 0] += 12 * second
+    clusters = VaDE(2, 1, (8,), pretrain_iter=30, n_importance=20, **(QUICK | {"max_iter": 1}))
+    clusters.fit(X, sample_weight=weights)
+    assert abs(clusters.cluster_weights_.max() - 0.75) < 0.05
+
+
 # -- autoencoders ------------------------------------------------------------------------------------------
 
 
