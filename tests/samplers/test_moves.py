@@ -10,8 +10,16 @@ from quick import evaluate
 
 from energax.energies import NeuralEnergy
 from energax.energy import Energy
-from energax.samplers import HMC, EllipticalSlice, Langevin, ParallelTempering, RandomWalk, run_chains
-from energax.spaces import Binary, Count
+from energax.samplers import (
+    HMC,
+    Compound,
+    EllipticalSlice,
+    Langevin,
+    ParallelTempering,
+    RandomWalk,
+    run_chains,
+)
+from energax.spaces import Binary, Count, Real
 
 N = 4000
 
@@ -123,3 +131,26 @@ def test_starts_of_absurd_energy_are_drawn_again_and_others_are_not(far):
     for sampler in (RandomWalk(1e-9), HMC(step_size=1e-9), Langevin(step_size=1e-18)):
         draws = run_chains(sampler, step, 16, key=0, n_chains=16, warmup=0)
         assert (draws["x"] > 0.5).any() == (far == 1e3), sampler.label
+
+
+class Pair(Energy):
+    @property
+    def spaces(self):
+        return {"a": Real(), "b": Real()}
+
+    def __call__(self, *, a, b):
+        return 0.0 * (a + b)
+
+
+def test_parts_of_a_compound_move_by_their_own_noise():
+    """On a flat energy every step is accepted, so that parts with the same noise would stay equal."""
+    sampler, state = Compound({"a": RandomWalk(1.0), "b": RandomWalk(1.0)}), {"a": 0.0, "b": 0.0}
+    state = {k: jnp.asarray(v) for k, v in state.items()}
+
+    def move():
+        memory = sampler.init_memory(Pair(), state)
+        moved = sampler.move(Pair(), state, memory, jax.random.key(0))[0]
+        return moved, sampler.step(Pair(), state, jax.random.key(0))
+
+    for drawn in evaluate(move):
+        assert drawn["a"] != drawn["b"] and drawn["a"] != 0

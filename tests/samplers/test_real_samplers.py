@@ -506,3 +506,21 @@ def test_ordered_vectors_have_their_jacobian():
     for i, mean in enumerate((-largest, 0.0, largest)):
         check_mean(draws, "x", mean, lambda x, i=i: x[..., i])
     check_mean(draws, "x", 1 + np.sqrt(3) / (2 * np.pi), lambda x: x[..., 2] ** 2)
+
+
+def test_heavy_tails_of_positive_variables_are_light_for_chains():
+    """Half-Cauchy: P(x > 10) = 1 − 2 arctan(10) / π. In the coordinates of chains its tail is exponential."""
+    energy = Given(lambda x: jnp.log1p(x**2).sum(), Positive(20))
+    draws = sample(energy, 4000, method=NUTS(), key=0)
+    assert not draws.problem and draws.ess.min() > 1000 and np.nanmax(draws.rhat) < 1.02
+    check_mean(draws, "x", np.full(20, 1 - 2 * np.arctan(10) / np.pi), lambda x: x > 10)
+
+
+def test_positive_coordinates_of_chains_have_an_inverse_and_their_jacobian():
+    transform = Positive().chain_bijection
+    u = jnp.array([-80.0, -10.0, -1.0, 0.0, 1.0, 4.0, 30.0, 150.0])
+    x = transform(u)
+    assert (x > 0).all() and (np.diff(x) > 0).all()
+    np.testing.assert_allclose(transform.inv(x), u, rtol=1e-4, atol=1e-5)
+    slopes = jax.vmap(jax.grad(transform))(u)
+    np.testing.assert_allclose(transform.log_abs_det_jacobian(u, x), jnp.log(slopes), rtol=1e-4, atol=1e-5)

@@ -41,18 +41,18 @@ def check_gradient(energy: Energy, sampler: str) -> None:
 def to_unconstrained(energy: Energy, state: dict[str, Any]) -> Any:
     """Return the real variables of a state as one vector u, (n,)."""
     real, _, _ = split_spaces(energy)
-    return jnp.concatenate([jnp.ravel(s.bijection.inv(state[n])) for n, s in real.items()])
+    return jnp.concatenate([jnp.ravel(s.chain_bijection.inv(state[n])) for n, s in real.items()])
 
 
 def from_unconstrained(energy: Energy, u: Any) -> dict[str, Any]:
     """Return the real variables at u, by name."""
-    return {n: s.bijection(v) for (n, s), v in zip(*_split_vector(energy, u), strict=True)}
+    return {n: s.chain_bijection(v) for (n, s), v in zip(*_split_vector(energy, u), strict=True)}
 
 
 def _split_vector(energy: Energy, u: Any) -> tuple[Any, list[Any]]:
     """Return the real spaces by name, and the part of u of each, in its shape."""
     real, _, _ = split_spaces(energy)
-    shapes = [s.bijection.inverse_shape(s.shape) for s in real.values()]
+    shapes = [s.chain_bijection.inverse_shape(s.shape) for s in real.values()]
     sizes = [math.prod(shape) for shape in shapes]
     parts = jnp.split(u, [sum(sizes[:i]) for i in range(1, len(sizes))])
     return real.items(), [p.reshape(shape) for p, shape in zip(parts, shapes, strict=True)]
@@ -68,8 +68,8 @@ def log_density(energy: Energy, state: dict[str, Any], clamped: Any) -> Any:
     def log_p(u):
         x, total = {}, 0.0
         for (name, space), v in zip(*_split_vector(energy, u), strict=True):
-            value = space.bijection(v)
-            log_det = space.bijection.log_abs_det_jacobian(v, value)
+            value = space.chain_bijection(v)
+            log_det = space.chain_bijection.log_abs_det_jacobian(v, value)
             fixed = (clamped or {}).get(name)
             if fixed is not None:
                 fixed_event = fixed.all() if space.event_ndim else fixed
@@ -115,5 +115,5 @@ def unmoved_when_clamped(spaces: dict[str, Space]) -> list[str]:
 def random_start(energy: Energy, key: Any) -> Any:
     """Return a standard normal u."""
     real, _, _ = split_spaces(energy)
-    n = sum(math.prod(s.bijection.inverse_shape(s.shape)) for s in real.values())
+    n = sum(math.prod(s.chain_bijection.inverse_shape(s.shape)) for s in real.values())
     return jax.random.normal(key, (n,))

@@ -145,9 +145,9 @@ def _score_move(energy, state, u, key, step_size):
     """Return u after one unadjusted move by the energy's own `score`."""
     real, _, _ = split_spaces(energy)
     ((name, space),) = real.items()
-    v = u.reshape(space.bijection.inverse_shape(space.shape))
+    v = u.reshape(space.chain_bijection.inverse_shape(space.shape))
     noise = jnp.sqrt(2 * step_size) * jax.random.normal(key, v.shape, v.dtype)
-    slope = _unconstrained_score(space.bijection, v, energy.score(name, **state))
+    slope = _unconstrained_score(space.chain_bijection, v, energy.score(name, **state))
     return jnp.ravel(v + step_size * slope + noise)
 
 

@@ -207,6 +207,6 @@ def random_value(space: Any, key: Any) -> Any:
         index = jax.random.randint(key, space.shape, 0, space.values_per_coordinate)
         return index.astype(space.jax_dtype)
     if space.is_real:
-        flat_shape = space.bijection.inverse_shape(space.shape)
-        return space.bijection(jax.random.normal(key, flat_shape))
+        flat_shape = space.chain_bijection.inverse_shape(space.shape)
+        return space.chain_bijection(jax.random.normal(key, flat_shape))
     return jnp.zeros(space.shape, space.jax_dtype)

@@ -29,6 +29,13 @@ class Positive(Space):
 
         return constraints.softplus_positive
 
+    @property
+    def chain_bijection(self):
+        """Near to `bijection` up to 4, and exponential above, so that heavy tails become light."""
+        from ._positive_chain import SinhSoftplus
+
+        return SinhSoftplus()
+
     def _is_valid(self, array):
         return np.isfinite(array) & (array > 0)
 

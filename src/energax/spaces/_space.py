@@ -117,6 +117,11 @@ class Space:
 
         return biject_to(self.constraint)
 
+    @property
+    def chain_bijection(self):
+        """The transform from ℝⁿ by which Markov chains move; `bijection` unless another is better."""
+        return self.bijection
+
     def _is_valid(self, array: np.ndarray) -> np.ndarray:
         """Whether the values are in the space, elementwise; for a simplex the same for all of a row."""
         return np.isfinite(array)
