@@ -18,7 +18,9 @@ def check_target_columns(estimator: Any, y: Any, X: np.ndarray) -> np.ndarray:
         expected = f"numbers: {name} requires y to be passed, but the target y is None"
         raise BadInput("y", "None", expected)
     expected = "finite numbers of shape (n_samples,) or (n_samples, n_targets)"
-    if np.asarray(y).dtype.kind == "f" and np.isnan(np.asarray(y)).any():
+    with translate_sklearn_errors("y", expected):
+        values = np.asarray(y)
+    if values.dtype.kind == "f" and np.isnan(values).any():
         raise BadInput("y", "NaN", expected, "Leave out the rows without a target.")
     with translate_sklearn_errors("y", expected):
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=estimator)
