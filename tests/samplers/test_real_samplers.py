@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from function_energy import Given
 
 from energax import (
     Binary,

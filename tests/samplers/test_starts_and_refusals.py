@@ -1,10 +1,10 @@
 """Starts at which the energy is not finite, and samplers that do not support a variable or an argument."""
 
-import equinox as eqx
 import jax.numpy as jnp
 import pytest
+from function_energy import Given
 
-from energax import Binary, Categorical, Count, Energy, Positive, Real, plan, sample
+from energax import Binary, Categorical, Count, Positive, Real, plan, sample
 from energax.energies import RBM
 from energax.errors import BadInput, ConvergenceWarning, Unsuitable
 from energax.samplers import (
@@ -21,21 +21,6 @@ from energax.samplers import (
     ParallelTempering,
     RandomWalk,
 )
-
-
-class Given(Energy):
-    """Any function of one variable."""
-
-    function: object = eqx.field(static=True)
-    space: object = eqx.field(static=True)
-
-    @property
-    def spaces(self):
-        return {"x": self.space}
-
-    def __call__(self, *, x):
-        return self.function(x)
-
 
 NORMAL = Given(lambda x: 0.5 * x @ x, Real(3))
 
