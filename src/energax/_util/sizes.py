@@ -139,10 +139,10 @@ def round_up(n: int) -> int:
     return -(-n // step) * step
 
 
-def machine_rows(n: int) -> int:
+def svm_rows(n: int) -> int:
     """The number of rows that a support vector machine is padded to; its kernel matrix grows as the square.
 
-    >>> machine_rows(100), machine_rows(300), machine_rows(569), machine_rows(900), machine_rows(2500)
+    >>> svm_rows(100), svm_rows(300), svm_rows(569), svm_rows(900), svm_rows(2500)
     (128, 384, 768, 1024, 2560)
     """
     if n > SMO_WORKING_SET:

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..._util.arrays import asarray
-from ..._util.sizes import SMO_WORKING_SET, machine_rows, map_table
+from ..._util.sizes import SMO_WORKING_SET, map_table, svm_rows
 from ...energies import SupportVectorClassifier
 from ...energies._supervised.svm import pairs_of
 from ...errors import BadInput
@@ -187,7 +187,7 @@ class SVC(SupportVectorMachine, Classifier):
         per_class = np.bincount(index, weight > 0)
         largest = int((per_class[first] + per_class[second]).max())
         if len(first) > 1 and largest <= SMO_WORKING_SET and len(first) * len(rows) <= _MOST_TOGETHER:
-            return self._solve(self._start(len(self.classes_)), rows, index, weight, machine_rows(largest))
+            return self._solve(self._start(len(self.classes_)), rows, index, weight, svm_rows(largest))
         coefficients, each = np.zeros((len(first), len(rows))), []
         for p, (i, j) in enumerate(zip(first, second, strict=True)):
             members = np.flatnonzero(((index == i) | (index == j)) & (weight > 0))

@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import sigmoid_kernel
 
 from ..._util.arrays import asarray
 from ..._util.keys import as_key
-from ..._util.sizes import QUERY_NUMBERS, call_rows, machine_rows, map_chunks, pad_rows
+from ..._util.sizes import QUERY_NUMBERS, call_rows, map_chunks, pad_rows, svm_rows
 from ...errors import BadInput, Diverged
 from ...kernels import Kernel
 from ...learn import SMO
@@ -146,7 +146,7 @@ class SupportVectorMachine(EnergyEstimator):
             most_rows: the most rows of a pair of classes; None if there is one problem.
         """
         n = len(rows)
-        size = machine_rows(n)
+        size = svm_rows(n)
         padded = pad_rows({"x": rows, "y": y}, size)
         if self.kernel_ is None:
             padded["x"] = np.pad(padded["x"], ((0, 0), (0, size - n)))
