@@ -92,3 +92,26 @@ def test_what_newton_does_not_do_is_refused():
         Newton(CrossEntropy()).check(big, {"x": np.zeros((1, 50)), "y": np.zeros(1, int)})
     with pytest.raises(Unsuitable, match="does not train a partner"):
         Newton(CrossEntropy(partner=jnp.zeros(()))).check(start(), DATA)
+
+
+class _WithMore(CrossEntropy):
+    """A loss with one more term: it has another Hessian, and only a call tells the names."""
+
+    def __call__(self, energy, batch, carry, key):
+        terms, carry = super().__call__(energy, batch, carry, key)
+        return terms | {"more": 0.1 * jnp.sum(energy.bias**2)}, carry
+
+
+@pytest.mark.parametrize("l1", [None, 0.02])
+@pytest.mark.parametrize("loss", [CrossEntropy(l2=0.1), _WithMore(l2=0.1)], ids=["own", "more"])
+def test_the_history_has_every_term_at_the_result(loss, l1):
+    found = fit(start(), DATA, Newton(loss, l1=l1, tol=1e-12), epochs=50, key=0)
+    batch = Batch({"x": jnp.asarray(X), "y": jnp.asarray(Y)}, jnp.ones(40))
+    terms = {name: float(value) for name, value in loss(found.energy, batch, None, None)[0].items()}
+    terms |= {} if l1 is None else {"l1": l1 * float(jnp.abs(found.energy.weight).sum())}
+    last = {name: values[-1] for name, values in found.history.items() if name != "objective"}
+    assert found.converged and found.n_epochs < 15 and set(last) == set(terms)
+    np.testing.assert_allclose([last[name] for name in terms], list(terms.values()), rtol=1e-12)
+    smooth = lambda e: sum(loss(e, batch, None, None)[0].values())
+    slope = jax.grad(smooth)(found.energy)
+    assert float(jnp.abs(slope.bias).max()) < 1e-6  # the minimum of this loss, not of another

@@ -40,6 +40,8 @@ class Learner(eqx.Module):
     #: JAX's precision of matrix products. None is JAX's default, which on accelerators rounds
     #: float32 to fewer bits: enough for stochastic gradients only.
     matmul_precision: ClassVar[str | None] = None
+    #: Whether `init` computes from rows or the key. If not, its program is interpreted for large data too.
+    init_computes: ClassVar[bool] = True
 
     def check(self, energy: Energy, data: Mapping[str, Any]) -> None:
         """Raise `Unsuitable`, with an alternative, if this learner cannot fit the energy to the data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from .._util.sizes import number_of_rows
 from ..batch import Batch
 from ..errors import BadInput, Unsuitable
 from ..parameters import check_parameters, trainable_leaves
+from ..programs import use_engine
 from . import _epochs
 from ._batching import ValidatedRows, check_data, check_rows
 from ._checkpoint import as_checkpoint
@@ -67,10 +69,12 @@ class Run:
     ) -> tuple[_epochs.Program, Any]:
         """Return the program with the names of its loss terms, and the carries of all restarts."""
         energy = self.place(hash_functions(self.energy), by_rows=False)
-        defaults = {"initialise": False, "first_indices": None}
-        carries, names = _epochs.start_restarts(
-            program, energy, data, weight, keys, validated, **(defaults | options)
-        )
+        options = {"initialise": False, "first_indices": None} | options
+        is_constant = not (options["initialise"] or self.learner.init_computes)
+        # On an accelerator an interpreted program would fetch the data from the device.
+        is_constant = is_constant and self.mesh is None and jax.default_backend() == "cpu"
+        with use_engine("numpy") if is_constant else contextlib.nullcontext():
+            carries, names = _epochs.start_restarts(program, energy, data, weight, keys, validated, **options)
         return program.with_term_names(names), carries
 
     def place(self, tree: Any, *, by_rows: bool) -> Any:

@@ -80,6 +80,7 @@ class Newton(Learner):
 
     monotone = True
     matmul_precision = "highest"
+    init_computes = False
 
     def __init__(self, objective: Objective, *, l1: Any = None, tol: float | None = None):
         check_instance("objective", objective, Objective, "an objective of energax.learn")
@@ -126,7 +127,11 @@ class Newton(Learner):
         return energy, NewtonState(jnp.abs(gradient).max(), found.decrease, state.carry), terms
 
     def term_names(self, energy, state, batch, key, trainable):
-        return tuple(eqx.filter_eval_shape(lambda e, s: self.evaluate(e, s, batch, key), energy, state))
+        names = self.objective.term_names()
+        if names is None:
+            smooth = lambda e, s: self._smooth(e, batch, s.carry, key)[0]
+            names = tuple(eqx.filter_eval_shape(smooth, energy, state))
+        return names if self.l1 is None else (*names, "l1")
 
     def evaluate(self, energy, state, batch, key):
         terms = self._smooth(energy, batch, state.carry, key)[0]

@@ -73,6 +73,10 @@ class Objective(eqx.Module):
         """Numbers about the batch for the history, by name, that are not part of the loss."""
         return {}
 
+    def term_names(self) -> tuple[str, ...] | None:
+        """The names of the terms of the loss, or None where only a call tells."""
+        return None
+
     def hessian(self, energy: Energy, batch: Batch) -> Any:
         """The Hessian of the loss in closed form, or None.
 

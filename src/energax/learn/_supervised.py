@@ -72,6 +72,19 @@ class SupervisedLoss(Objective):
     def row_weights(self, batch):
         return _drop_missing_targets(batch, self.target).weight
 
+    def _keeps(self, *methods: str) -> bool:
+        """Whether no subclass of a user has these methods of its own, which would make it another loss."""
+        return all(getattr(type(self), name).__module__ == __name__ for name in methods)
+
+    @property
+    def _has_penalty(self) -> bool:
+        return not (isinstance(self.l2, int | float) and self.l2 == 0)  # an array may be a tracer
+
+    def term_names(self):
+        if not self._keeps("__call__"):
+            return None
+        return ("loss", "penalty") if self._has_penalty else ("loss",)
+
     def __call__(self, energy, batch, carry, key):
         space = energy.spaces[self.target]
         batch = _drop_missing_targets(batch, self.target)
@@ -90,7 +103,7 @@ class SupervisedLoss(Objective):
             return self.loss(jnp.where(is_other, 0, energies).sum(), energies, is_other)
 
         terms = {"loss": batch.mean(batch.map(row))}
-        if not (isinstance(self.l2, int | float) and self.l2 == 0):  # an array may be a tracer
+        if self._has_penalty:
             terms["penalty"] = 0.5 * self.l2 * squared_weights(energy)
         return terms, carry
 
@@ -183,7 +196,7 @@ class CrossEntropy(SupervisedLoss):
 
     def hessian(self, energy, batch):
         """Σ_n w_n Σ_{a<b} β p_a p_b (J_a − J_b)ᵀ(J_a − J_b) + l2 I, if the scores are linear in θ."""
-        if self.target != "y" or not energy.knows("score_hessian"):
+        if self.target != "y" or not energy.knows("score_hessian") or not self._keeps("__call__", "loss"):
             return None
         batch = _drop_missing_targets(batch, self.target)
         a, b = np.triu_indices(energy.spaces["y"].n_values, 1)

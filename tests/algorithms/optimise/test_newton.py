@@ -86,3 +86,12 @@ def test_separable_classes_are_found_by_a_linear_program():
     split = np.argmax(x @ RNG.normal(size=(3, 3)).T, 1)
     assert is_separable(x, split, 3)
     assert not is_separable(x, RNG.integers(0, 3, 60), 3)
+
+
+def test_a_step_that_cannot_decrease_stays_with_what_belongs_to_its_point():
+    f = lambda x: ((x**2).sum(), {"twice": 2 * x})
+    x = jnp.array([1.0, -2.0])
+    uphill = newton.step(f, x, f(x), -2 * x, 2 * jnp.eye(2))
+    np.testing.assert_array_equal(uphill.x, x)
+    np.testing.assert_array_equal(uphill.aux["twice"], 2 * x)
+    assert uphill.decrease == 0

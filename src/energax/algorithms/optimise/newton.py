@@ -155,6 +155,7 @@ def line_search(
         return k + 1, new, aux, found + extra(new), length
 
     start = (jnp.zeros((), jnp.int32), x, aux, jnp.full_like(total, jnp.nan), jnp.ones((), x.dtype))
-    _, new, aux, found, _ = jax.lax.while_loop(is_too_long, shorten, start)
+    _, new, new_aux, found, _ = jax.lax.while_loop(is_too_long, shorten, start)
     better = found <= total + slack
-    return Step(jnp.where(better, new, x), aux, jnp.where(better, -slope, 0))
+    new, aux = jax.tree.map(lambda new, old: jnp.where(better, new, old), (new, new_aux), (x, aux))
+    return Step(new, aux, jnp.where(better, -slope, 0))
