@@ -1,14 +1,14 @@
 """Laplace's approximation of k Gaussian processes with softmax likelihood, from their common kernel matrix.
 
-p(f | y) ∝ Π_c N(f_c; 0, K) Π_i softmax(f_i)[y_i]^w_i, with f (k, n), is replaced by the Gaussian with the same
-mode and curvature W = D − DRP⁻¹RᵀD: D = diag(w π), the identities R (kn, n) and P = diag(w). So
-(K + W⁻¹)⁻¹ = E − ER(RᵀER)⁻¹RᵀE, where E = (K + D⁻¹)⁻¹ has one block per class: k + 1 factors of n × n instead of
-one of kn × kn. The functions are those of `laplace`, for two classes.
+p(f | y) ∝ Π_c N(f_c; 0, K) Π_i softmax(f_i)[y_i]^w_i, with f (k, n), is replaced by the Gaussian with the
+same mode and curvature W = D − DRP⁻¹RᵀD, with D = diag(w π), P = diag(w), and R (kn, n) of k identities. So
+(K + W⁻¹)⁻¹ = E − ER(RᵀER)⁻¹RᵀE, where E = (K + D⁻¹)⁻¹ has one block per class: k + 1 factors of n × n instead
+of one of kn × kn. The functions have the names of those for two classes, in `laplace`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_softmax
@@ -18,7 +18,7 @@ from .process import Factor, factor
 _MAX_HALVINGS = 40
 
 
-class Curvature(NamedTuple):
+class SoftmaxCurvature(NamedTuple):
     """What solves with K + W⁻¹, for probabilities π (k, n) and weights of the rows (n,).
 
     `factors` are those of B_c = I + D_c^½ K D_c^½, `common` that of S = Σ_c π_c^½ B_c⁻¹ π_c^½, which is RᵀER
@@ -50,7 +50,7 @@ class SoftmaxMode(NamedTuple):
 
     f: np.ndarray
     weights: np.ndarray  # K⁻¹f = ∇ log p(y | f)
-    curvature: Curvature
+    curvature: SoftmaxCurvature
     log_evidence: float
     converged: bool
 
@@ -70,7 +70,7 @@ def _likelihood(f: np.ndarray, sign: np.ndarray, weight: np.ndarray) -> tuple[fl
     return float(weight @ log_p.sum(0, where=sign > 0)), weight * ((sign + 1) / 2 - p), p
 
 
-def _curvature(kernel: np.ndarray, p: np.ndarray, weight: np.ndarray) -> Curvature | None:
+def _curvature(kernel: np.ndarray, p: np.ndarray, weight: np.ndarray) -> SoftmaxCurvature | None:
     """Return the factors; None if a matrix is not finite or not definite."""
     root, root_weight = np.sqrt(p), np.sqrt(weight)
     total, factors = np.zeros_like(kernel), []
@@ -84,7 +84,7 @@ def _curvature(kernel: np.ndarray, p: np.ndarray, weight: np.ndarray) -> Curvatu
         factors.append(found)
         total += one[:, None] * _complete(found.inverse()) * one
     common = factor(total, jitter=False)
-    return None if common is None else Curvature(root, root_weight, tuple(factors), common)
+    return None if common is None else SoftmaxCurvature(root, root_weight, tuple(factors), common)
 
 
 def find_mode(
@@ -141,9 +141,9 @@ def evidence_slope(kernel: np.ndarray, mode: SoftmaxMode) -> np.ndarray:
     """Return G with ∂ log evidence = Σ_ij G_ij ∂K_ij, the change of the mode included.
 
     With a = K⁻¹f, which is ∇ log p(y | f), M = (K + W⁻¹)⁻¹ and s = −½ ∂ log|I + KW| / ∂f at the mode,
-    G = Σ_c ½ a_c a_cᵀ − ½ M_cc + (s − MKs)_c a_cᵀ. The likelihood mixes only the classes of one row, so s needs
-    of the covariance V = K − KMK of f no more than its blocks V_i (k, k) of one row:
-    s_il = −½ w_i π_il (V_ll − Σ_c V_cc π_c − 2 (Vπ)_l + 2 πᵀVπ), and of these only diagonal and product with π.
+    G = Σ_c ½ a_c a_cᵀ − ½ M_cc + (s − MKs)_c a_cᵀ. The likelihood mixes only the classes of one row, so of
+    the covariance V = K − KMK of f at the mode, s needs only the block (k, k) of each row, and of this block
+    only its diagonal and its product with π: s_l = −½ w π_l (V_ll − Σ_c π_c V_cc − 2 (Vπ)_l + 2 πᵀVπ).
 
     The analogue of Rasmussen and Williams (2006), algorithm 5.1, for several classes.
     """

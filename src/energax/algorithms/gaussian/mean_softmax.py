@@ -60,7 +60,7 @@ def _normal_points(d: int) -> np.ndarray:
 
 
 def _root_of_differences(covariance: np.ndarray) -> np.ndarray:
-    """Return A (m, k, k − 1) with AAᵀ the covariance of f less its mean over coordinates, largest column first."""
+    """Return A (m, k, k − 1), largest column first; AAᵀ is the covariance of f less its mean over classes."""
     centred = covariance - covariance.mean(1, keepdims=True)
     centred = centred - centred.mean(2, keepdims=True)
     values, vectors = np.linalg.eigh(centred)

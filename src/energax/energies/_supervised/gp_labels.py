@@ -19,7 +19,7 @@ from .gp import prior, prior_energy
 class LabelProcess(Energy):
     """The base of Gaussian processes of classes: e(y, f | x) = Σ_c −log N(f_c; 0, K) − Σ_i log p(y_i | f_i).
 
-    One example is a whole data set: x (n, d), an input, labels y (n,), and f, with one function in (n,) or k in
+    One example is a whole data set: x (n, d), an input, labels y (n,), and f, one function (n,) or k of them
     (n, k). A subclass has the spaces of x, y and f, and p(y | f).
     """
 

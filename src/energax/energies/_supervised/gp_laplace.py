@@ -69,7 +69,7 @@ def evidence_and_gradient(
 def latent_moments(
     kernel: Kernel, X: np.ndarray, points: np.ndarray, mode: AnyMode
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of f at every row of X, (m,); of k classes mean (m, k), covariance (m, k, k)."""
+    """Return mean and variance of f at every row of X, (m,); of k functions (m, k) and (m, k, k)."""
     numerics, n_classes = _numerics(mode.f), mode.f.size // len(points)
     with jax.enable_x64(True):
         variance = np.asarray(kernel.diagonal(X))
@@ -81,11 +81,10 @@ def latent_moments(
     return mean, variance
 
 
-def positive_probability(kernel: Kernel, X: np.ndarray, points: np.ndarray, mode: Mode) -> np.ndarray:
-    """Return p(y = +1 | x) of every row of X, (m,): the mean of σ(f)."""
-    return mean_sigmoid(*latent_moments(kernel, X, points, mode))
-
-
-def class_probabilities(kernel: Kernel, X: np.ndarray, points: np.ndarray, mode: SoftmaxMode) -> np.ndarray:
-    """Return p(y | x) of every row of X and class, (m, k): the mean of softmax(f)."""
-    return mean_softmax(*latent_moments(kernel, X, points, mode))
+def class_probabilities(kernel: Kernel, X: np.ndarray, points: np.ndarray, mode: AnyMode) -> np.ndarray:
+    """Return p(y | x) of every row of X, (m, 2) or (m, k): the mean of σ(±f), or of softmax(f)."""
+    mean, variance = latent_moments(kernel, X, points, mode)
+    if mean.ndim > 1:
+        return mean_softmax(mean, variance)
+    positive = mean_sigmoid(mean, variance)
+    return np.stack([1 - positive, positive], 1)
