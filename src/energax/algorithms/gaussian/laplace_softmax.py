@@ -108,6 +108,8 @@ def find_mode(
 
     Rasmussen and Williams (2006), algorithm 3.3, with weights.
     """
+    if not np.isfinite(kernel).all():
+        return None
     a = np.zeros(sign.shape) if start is None else start
     f = a @ kernel
     log_p, slope, p = _likelihood(f, sign, weight)

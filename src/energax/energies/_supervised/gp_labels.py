@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from ..._util.methods import plain_method
 from ...energy import Energy
 from ...errors import BadInput
 from ...kernels import Kernel
+from ...spaces import Sequence
 from .gp import prior, prior_energy
 
 
@@ -71,9 +72,9 @@ class LabelProcess(Energy):
         """N(0, K) of every function, as a distribution of f."""
         from numpyro.distributions import MatrixNormal
 
-        one, functions = prior(self.kernel, x), self.spaces["f"].space.shape
-        if not functions:
+        one, latent = prior(self.kernel, x), cast(Sequence, self.spaces["f"]).space
+        if not latent.shape:
             return one
-        columns = jnp.eye(*functions, dtype=one.scale_tril.dtype)
+        columns = jnp.eye(latent.size, dtype=one.scale_tril.dtype)
         mean = jnp.zeros((len(x), len(columns)), columns.dtype)
         return MatrixNormal(mean, scale_tril_row=one.scale_tril, scale_tril_column=columns)

@@ -208,8 +208,8 @@ class GaussianProcessClassifier(ClassifierMixin, ProcessEstimator):
         if theta is None and not eval_gradient:
             return self.log_marginal_likelihood_value_
         if eval_gradient and len(self.kernels_) > 1:
-            found, expected = "True, for several classes", "two classes, or multi_class='softmax'"
-            raise BadInput("eval_gradient", found, expected)
+            expected = "two classes, or multi_class='softmax'"
+            raise BadInput("eval_gradient", "True, for several classes", expected)
         kernels = (
             self.kernels_ if theta is None else [k.with_theta(check_theta(theta)) for k in self.kernels_]
         )
