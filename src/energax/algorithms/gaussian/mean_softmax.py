@@ -32,7 +32,7 @@ def mean_softmax(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     >>> mean_softmax(np.array([[2.0, 0.0, 0.0]]), np.zeros((1, 3, 3))).round(3)
     array([[0.787, 0.107, 0.107]])
     >>> mean_softmax(np.array([[2.0, 0.0, 0.0]]), 4.0 * np.eye(3)[None]).round(3)
-    array([[0.639, 0.181, 0.181]])
+    array([[0.587, 0.207, 0.207]])
     """
     m, k = mean.shape
     points = _normal_points(k - 1)

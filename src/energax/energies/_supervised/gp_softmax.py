@@ -39,8 +39,8 @@ class SoftmaxProcess(LabelProcess):
     >>> from energax.kernels import RBF
     >>> process = SoftmaxProcess(4.0 * RBF(), 3, length=2)
     >>> posterior(process, {"x": [[0.0], [3.0]], "y": [0, 2]}, Laplace()).mean["f"].round(2)
-    array([[ 1.35, -0.67, -0.68],
-           [-0.68, -0.67,  1.35]])
+    array([[ 1.1 , -0.56, -0.54],
+           [-0.54, -0.56,  1.1 ]])
     """
 
     kernel: Kernel

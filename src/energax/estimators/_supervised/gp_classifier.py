@@ -136,7 +136,7 @@ class GaussianProcessClassifier(ClassifierMixin, ProcessEstimator):
         """Return +1 for the class of a row and −1 for others, (models, n) or (1, k, n); check the memory."""
         n, k = len(index), len(self.classes_)
         is_softmax = k > 2 and self.multi_class == "softmax"
-        kept = 2 * k if is_softmax else 1 if k == 2 else k
+        kept = 2 * k + 2 if is_softmax else 1 if k == 2 else k
         factors = f"the kernel matrix of all rows and its factors for {k} classes"
         check_memory("multi_class", self.multi_class, (6 + kept) * n * n, factors)
         signs = np.where(np.arange(k)[:, None] == index, 1.0, -1.0)
