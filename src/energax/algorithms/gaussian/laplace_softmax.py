@@ -21,8 +21,8 @@ _MAX_HALVINGS = 40
 class SoftmaxCurvature(NamedTuple):
     """What solves with K + W⁻¹, for probabilities π (k, n) and weights of the rows (n,).
 
-    `factors` are those of B_c = I + D_c^½ K D_c^½, `common` that of S = Σ_c π_c^½ B_c⁻¹ π_c^½, which is RᵀER
-    less the weights. The eigenvalues of B_c are at least 1, and those of S at most 1.
+    `factors` are those of B_c = I + D_c^½ K D_c^½, `common` that of S = Σ_c π_c^½ B_c⁻¹ π_c^½, with which
+    RᵀER = w^½ S w^½. The eigenvalues of B_c are at least 1, and those of S at most 1.
     """
 
     root: np.ndarray  # π^½, (k, n)
@@ -92,7 +92,6 @@ def find_mode(
     sign: np.ndarray,
     weight: np.ndarray,
     *,
-    start: np.ndarray | None = None,
     tol: float = 1e-10,
     max_iter: int = 100,
 ) -> SoftmaxMode | None:
@@ -102,18 +101,17 @@ def find_mode(
         kernel: K, (n, n) float64, the same for all classes.
         sign: +1 for the class of a row, −1 for the others, (k, n).
         weight: the weights of the rows, (n,).
-        start: the weights K⁻¹f to start from, (k, n); zeros if None.
-        tol: stop if Σ_c ½f_cᵀK⁻¹f_c − log p(y | f) decreases by no more.
-        max_iter: the most steps. A step is halved until this objective, which is convex, decreases.
+        tol: stop after a step from which Σ_c ½f_cᵀK⁻¹f_c − log p(y | f) could decrease by no more.
+        max_iter: the most steps from f = 0. A step is halved until this objective, which is convex, decreases
+            in proportion, so that Newton's method converges for any kernel.
 
     Rasmussen and Williams (2006), algorithm 3.3, with weights.
     """
     if not np.isfinite(kernel).all():
         return None
-    a = np.zeros(sign.shape) if start is None else start
-    f = a @ kernel
+    a = f = np.zeros(sign.shape)
     log_p, slope, p = _likelihood(f, sign, weight)
-    objective = 0.5 * float((a * f).sum()) - log_p
+    objective = -log_p
     converged = False
     for _ in range(max_iter):
         curvature = _curvature(kernel, p, weight)
@@ -122,14 +120,15 @@ def find_mode(
         b = weight * p * (f - (p * f).sum(0)) + slope  # Wf + ∇ log p
         step, length = b - curvature.solve(b @ kernel) - a, 1.0
         step_f = step @ kernel
-        for _ in range(_MAX_HALVINGS):  # Newton's full step nearly always decreases the objective
+        decrease = float(((slope - a) * step_f).sum())  # in the direction of the step, at its start
+        for _ in range(_MAX_HALVINGS):  # the full step is nearly always taken
             new, new_f = a + length * step, f + length * step_f
             new_log_p, new_slope, new_p = _likelihood(new_f, sign, weight)
             new_objective = 0.5 * float((new * new_f).sum()) - new_log_p
-            if new_objective <= objective + 1e-12 * abs(objective):
+            if new_objective <= objective - 1e-4 * length * decrease + 1e-12 * abs(objective):
                 break
             length /= 2
-        converged = objective - new_objective <= tol
+        converged = 0.5 * decrease <= tol
         a, f, slope, p, objective = new, new_f, new_slope, new_p, new_objective
         if converged:
             break
