@@ -35,6 +35,10 @@ from energax.spaces import Binary, Categorical, Real
             d.MultivariateNormal(jnp.array([1.0, 2.0]), jnp.array([[2.0, 0.5], [0.5, 1.0]])),
             [[0.0, 1.0], [2.0, -1.0]],
         ),
+        (
+            d.MatrixNormal(jnp.ones((2, 1)), jnp.array([[2.0, 0.0], [0.5, 1.0]]), jnp.eye(1)),
+            [[[0.0], [1.0]], [[2.0], [-1.0]]],
+        ),
         (FiniteDistribution(jnp.log(jnp.array([0.2, 0.5, 0.3])), Categorical(3)), [0, 1, 2]),
     ],
     ids=lambda a: type(a).__name__,
@@ -79,6 +83,8 @@ def test_probabilities_marginals_and_mode_of_a_finite_distribution(name):
 def test_the_mode_of_a_normal_is_its_mean_and_of_others_unknown():
     normal = d.Normal(jnp.array([1.0, 2.0]), 1.0).to_event(1)
     assert mode(normal, Real(2)).tolist() == [1, 2]
+    matrix = d.MatrixNormal(jnp.array([[1.0], [2.0]]), jnp.eye(2), jnp.eye(1))
+    assert mode(matrix, Real(2, 1)).tolist() == [[1], [2]]
     with pytest.raises(NotImplementedError, match="the mode of Gamma"):
         mode(d.Gamma(2.0, 1.0), Real())
 

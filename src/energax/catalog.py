@@ -96,6 +96,7 @@ CATALOG: tuple[Row, ...] = (
     Row("energies", "BayesianLinear", "energy", "linear regression of a whole data set, with its weights as a variable", "", "x: Sequence(Real(d)), y: Sequence(Real()), w: Real(d)", "MacKay (1992)"),
     Row("energies", "NeuralRegressor", "energy", "−log p(y | f(x)), f any network", "a network, a likelihood", "x: Real(d), y: of the likelihood", "Bishop (1994)"),
     Row("energies", "LogisticProcess", "energy", "½ fᵀK⁻¹f + ½ log|2πK| − Σ log σ(±f), a Gaussian process of two classes", "a kernel", "x: Sequence(Real(d)); y: Sequence(Binary()); f: Sequence(Real())", "Rasmussen and Williams (2006)"),
+    Row("energies", "SoftmaxProcess", "energy", "Σ_c (½ f_cᵀK⁻¹f_c + ½ log|2πK|) − Σ log softmax(f)[y], a Gaussian process of k classes", "a kernel", "x: Sequence(Real(d)); y: Sequence(Categorical(k)); f: Sequence(Real(k))", "Williams and Barber (1998)"),
     Row("energies", "Decoder", "energy", "−log p(z) − log p(x | f(z))", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior", "Kingma and Welling (2014)"),
     Row("energies", "Autoencoder", "energy", "−log p(x | g(f(x))), the loss of reconstruction", "two networks", "x: of the likelihood", "Rumelhart, Hinton and Williams (1986)"),
     Row("energies", "ConditionalDecoder", "energy", "−log p(z) − log p(x | f(z, y)), given y", "a network, a likelihood, a prior", "x: of the likelihood, z: of the prior, y: any", "Sohn, Lee and Yan (2015)"),

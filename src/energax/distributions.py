@@ -184,6 +184,9 @@ def power(distribution: Any, exponent: Any) -> Any:
         return d.Normal(distribution.loc, distribution.scale / jnp.sqrt(exponent))
     if type(distribution) is d.MultivariateNormal:
         return d.MultivariateNormal(distribution.loc, scale_tril=distribution.scale_tril / jnp.sqrt(exponent))
+    if type(distribution) is d.MatrixNormal:
+        rows = distribution.scale_tril_row / jnp.sqrt(exponent)
+        return d.MatrixNormal(distribution.loc, rows, distribution.scale_tril_column)
     return None
 
 
@@ -326,7 +329,7 @@ def mode(distribution: Any, space: Space) -> Any:
     if isinstance(distribution, FiniteDistribution):
         return distribution.mode
     base = _base(distribution)
-    if isinstance(base, (d.Normal, d.MultivariateNormal, d.LowRankMultivariateNormal)):
+    if isinstance(base, (d.Normal, d.MultivariateNormal, d.LowRankMultivariateNormal, d.MatrixNormal)):
         return distribution.mean
     finite = (d.BernoulliLogits, d.BernoulliProbs, d.CategoricalLogits, d.CategoricalProbs)
     if space.is_finite and isinstance(base, finite):

@@ -69,6 +69,7 @@ ESTIMATORS = [
     KMeans(3),
     GaussianProcessRegressor(alpha=1e-2),
     GaussianProcessClassifier(),
+    GaussianProcessClassifier(multi_class="softmax"),
     KernelRidge(),
     BernoulliMixture(2, binarize=0.5),
     LinearRegression(),

@@ -85,6 +85,7 @@ ENERGIES = {
     ),
     "NeuralRegressor": lambda: energies.NeuralRegressor(_mlp(2, "scalar"), 2),
     "LogisticProcess": lambda: energies.LogisticProcess(2.0 * kernels.RBF(), n_features=2, length=3),
+    "SoftmaxProcess": lambda: energies.SoftmaxProcess(2.0 * kernels.RBF(), 3, n_features=2, length=3),
     "Decoder": lambda: energies.Decoder(_mlp(2, 4), 2),
     "Autoencoder": lambda: energies.Autoencoder.random(3, 2, key=1, width=5),
     "ConditionalDecoder": lambda: energies.ConditionalDecoder(_mlp(5, 4), 2, energax.Categorical(3)),

@@ -68,6 +68,7 @@ from ._supervised.bayesian_linear import BayesianLinear as BayesianLinear
 from ._supervised.epsilon_insensitive import EpsilonInsensitive as EpsilonInsensitive
 from ._supervised.gp import GaussianProcess as GaussianProcess
 from ._supervised.gp_logistic import LogisticProcess as LogisticProcess
+from ._supervised.gp_softmax import SoftmaxProcess as SoftmaxProcess
 from ._supervised.linear import Linear as Linear
 from ._supervised.linear import Scorer as Scorer
 from ._supervised.regression import LinearModel as LinearModel

@@ -118,7 +118,8 @@ def predict(kernel: np.ndarray, variance: np.ndarray, mode: Mode) -> tuple[np.nd
     """Return mean and variance of f at new points, from k of these (m, n) and their variances (m,)."""
     root = np.sqrt(mode.curvature)
     half = mode.factor.whiten(root[:, None] * kernel.T)
-    return kernel @ mode.slope, np.maximum(variance - (half**2).sum(0), 0)
+    # K⁻¹f, not ∇ log p(y | f): their difference is small, but not its product with kernels of large variance.
+    return kernel @ mode.weights, np.maximum(variance - (half**2).sum(0), 0)
 
 
 # -- probabilities -----------------------------------------------------------------------------------------

@@ -74,9 +74,15 @@ def log_evidence_and_gradient(kernel: Kernel, noise: Any, X: Any, y: Any) -> tup
 _CHUNK_NUMBERS = 2**23
 
 
-def cross_covariances(kernel: Kernel, X: np.ndarray, points: np.ndarray) -> Iterator[tuple[slice, Any]]:
-    """Yield slices of the rows of X, and k of these rows and all points; few different shapes."""
-    size = pad_size(max(1, min(len(X), _CHUNK_NUMBERS // max(1, len(points)))))
+def cross_covariances(
+    kernel: Kernel, X: np.ndarray, points: np.ndarray, n_functions: int = 1
+) -> Iterator[tuple[slice, Any]]:
+    """Yield slices of the rows of X, and k of these rows and all points; few different shapes.
+
+    The chunks leave room for arrays of their shape for each of `n_functions` functions.
+    """
+    numbers_per_row = max(1, n_functions * len(points))
+    size = pad_size(max(1, min(len(X), _CHUNK_NUMBERS // numbers_per_row)))
     for start in range(0, len(X), size):
         rows = X[start : start + size]
         padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), 0)])

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from ..._util.arguments import NONE, WHOLE, check_arguments
 from ..._util.arrays import asarray
-from ..._util.methods import plain_method
-from ...energy import Energy
-from ...errors import BadInput
 from ...kernels import Kernel
 from ...missing import mask_of, value_of
 from ...spaces import Binary, Real, Sequence
-from .gp import check_kernel, prior, prior_energy
+from .gp import check_kernel
+from .gp_labels import LabelProcess
 
 
-class LogisticProcess(Energy):
+class LogisticProcess(LabelProcess):
     """A Gaussian process of two classes: e(y, f | x) = ½ fᵀK⁻¹f + ½ log|2πK| − Σ_i log σ((2y_i − 1) f_i).
 
     One example is a whole data set: x (n, d), y (n,) of zeros and ones, and f (n,), the log-odds of y = 1 at
     x. x is an input. The posterior of f is not Gaussian: `posterior(energy, {"x": X, "y": y}, Laplace())`
-    approximates it, `Langevin()` draws from it. A missing y adds nothing.
+    approximates it, `Langevin()` draws from it. A missing y adds nothing. `SoftmaxProcess` is for several
+    classes.
 
     Args:
         kernel: k.
@@ -46,9 +43,6 @@ class LogisticProcess(Energy):
     n_features: int = eqx.field(static=True, default=1)
     length: int | None = eqx.field(static=True, default=None)
 
-    inputs = frozenset({"x"})
-    marginalises = frozenset({"y"})
-
     def __check_init__(self):
         check_kernel(self.kernel, self.n_features)
         check_arguments(self, length=WHOLE | NONE)
@@ -61,32 +55,11 @@ class LogisticProcess(Energy):
             "f": Sequence(Real(), self.length),
         }
 
-    def __call__(self, *, x, y, f):
+    def _log_likelihood(self, y, f):
         sign = 2 * asarray(value_of(y)).astype(f.dtype) - 1
-        log_p = jnp.where(mask_of(y), jax.nn.log_sigmoid(sign * f), 0).sum()
-        return prior_energy(self.kernel, x, f) - log_p
+        return jnp.where(mask_of(y), jax.nn.log_sigmoid(sign * f), 0).sum()
 
-    def free_energy(self, *, x, f=None):
-        return jnp.zeros((), x.dtype) if f is None else prior_energy(self.kernel, x, f)
-
-    @plain_method
-    def knows(self, what, names=None):
-        if what in ("conditional", "draw") and names is not None:
-            return set(names) in ({"x"}, {"x", "f"})
-        return super().knows(what, names)
-
-    def conditional(self, name, *, x, f=None):
+    def _labels(self, f):
         from numpyro.distributions import BernoulliLogits
 
-        if name == "y" and f is not None:
-            return BernoulliLogits(f).to_event(1)
-        if name == "f" and f is None:
-            return prior(self.kernel, x)
-        raise BadInput("conditional", repr(name), "'y' given x and f, or 'f' given x")
-
-    def draw(self, key, *, x, f=None):
-        first, second = jax.random.split(key)
-        drawn = {} if f is not None else {"f": self.conditional("f", x=x).sample(first).astype(x.dtype)}
-        f = drawn.get("f", f)
-        y: Any = self.conditional("y", x=x, f=f).sample(second)
-        return {"y": y.astype(self.spaces["y"].jax_dtype), **drawn}
+        return BernoulliLogits(f)
