@@ -19,6 +19,7 @@ Layers of Equinox and activations of JAX are used as they are, in an `equinox.nn
 from ._autoencoder import EncoderDecoder as EncoderDecoder
 from ._autoencoder import TiedLayers as TiedLayers
 from ._batch_norm import BatchNorm as BatchNorm
+from ._batch_norm import InvertibleBatchNorm as InvertibleBatchNorm
 from ._batch_norm import calibrate as calibrate
 from ._blocks import LocalResponseNorm as LocalResponseNorm
 from ._blocks import Maxout as Maxout
