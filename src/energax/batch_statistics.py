@@ -1,4 +1,4 @@
-"""Layers that normalise by a mean and a variance, and the statistics of a batch in their place while learning."""
+"""Layers that normalise by a running mean and variance, and the statistics of a batch in their place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Batch normalisation while learning: statistics, gradients and running averages against NumPy and by hand."""
+"""Batch normalisation while learning: statistics, gradients and running averages by NumPy and by hand."""
 
 from __future__ import annotations
+
+import itertools
 
 import equinox as eqx
 import jax
@@ -10,10 +12,9 @@ import optax
 import pytest
 from quick import evaluate
 
-import energax
 from energax import Batch, fit, nn
 from energax.batch_statistics import normalising_layers
-from energax.energies import Autoencoder, Decoder, Flow, Gaussian, Linear, NeuralEnergy, NeuralRegressor, Scorer
+from energax.energies import Decoder, Flow, Gaussian, Linear, NeuralEnergy, NeuralRegressor, Scorer
 from energax.errors import BadInput, Unsuitable
 from energax.learn import (
     ELBO,
@@ -29,7 +30,6 @@ from energax.learn import (
     Newton,
     Objective,
     Proximal,
-    Reconstruction,
     ScoreMatching,
 )
 from energax.parameters import trainable_leaves
@@ -139,7 +139,9 @@ def test_images_are_normalised_over_rows_and_positions():
 def test_outputs_equal_those_of_equinox():
     """`equinox.nn.BatchNorm` with mode "ema" and its axis of rows; equal weights, since it takes none."""
     layer, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(3, "rows", mode="ema")
-    expected, _ = jax.vmap(layer, in_axes=(0, None), out_axes=(0, None), axis_name="rows")(BATCH.data["x"], state)
+    expected, _ = jax.vmap(layer, in_axes=(0, None), out_axes=(0, None), axis_name="rows")(
+        BATCH.data["x"], state
+    )
 
     class Outputs(Objective):
         def __call__(self, energy, batch, carry, key):
@@ -232,12 +234,12 @@ def test_layers_in_loops_and_in_several_calls_are_recorded_by_their_place():
 
 
 def test_a_generator_has_the_statistics_of_its_draws():
-    """Of 4000 draws u ~ N(0, I): 0.1 is over 4 standard errors of mean and variance."""
+    """Of 1000 draws u ~ N(0, I): 0.2 is over 4 standard errors of mean and variance."""
     generator = nn.Generator(eqx.nn.Sequential([nn.BatchNorm(2), linear(2, 3)]), 2)
-    rows = {"x": np.ones((4000, 3), np.float32)}
-    learner = Descent(BatchStatistics(Adversarial(generator)), optax.sgd(0.0))
-    found = fit(NeuralEnergy.random(3, key=0, width=3), rows, learner, key=0, epochs=1).partner.network[0]
-    assert np.abs(found.mean).max() < 0.1 and 0 < np.abs(found.variance - 1).max() < 0.1
+    rows = {"x": np.ones((1000, 3), np.float32)}
+    learner = Descent(BatchStatistics(Adversarial(generator, diversity=0.0)), optax.sgd(0.0))
+    found = fit(NeuralEnergy(lambda x: x @ x, 3), rows, learner, key=0, epochs=1).partner.network[0]
+    assert np.abs(found.mean).max() < 0.2 and 0 < np.abs(found.variance - 1).max() < 0.2
 
 
 # -- in `fit` -----------------------------------------------------------------------------------------------
@@ -262,8 +264,6 @@ def test_running_statistics_follow_their_recursion_in_fit_and_in_a_stream():
     mean, variance = recursion([X[p] for p in pieces] * 2, 0.6)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-5)
     np.testing.assert_allclose(found.variance, variance, rtol=1e-4)
-
-    seen = []
 
     class Rows(Objective):
         """The sum of the first layer's outputs, and the rows of the batch in the carry."""
@@ -312,15 +312,163 @@ def test_frozen_layers_keep_their_statistics_and_use_them():
     assert np.array_equal(plain.energy.network[0].mean, start.network[0].mean)
 
 
-def test_a_resumed_fit_and_restarts(tmp_path):
+def test_a_resumed_fit_ends_bit_for_bit_where_an_uninterrupted_one_ends(tmp_path):
     path = tmp_path / "fit"
-    learner = Descent(BatchStatistics(NegativeLogLikelihood()), optax.adam(0.01))
-    flow = Flow.random(3, key=0, n_layers=2, width=4, depth=1, batch_norm=True)
-    run = lambda epochs, **options: fit(flow, {"x": X}, learner, key=0, epochs=epochs, batch_size=5, **options)
+    learner = Descent(BatchStatistics(CrossEntropy()), optax.adam(0.01))
+    rows = {"x": X, "y": Y}
+    run = lambda epochs, **options: fit(
+        classifier(), rows, learner, key=0, epochs=epochs, batch_size=5, **options
+    )
     run(2, checkpoint=path)
-    resumed, whole = run(5, checkpoint=path), run(5)
+    resumed, whole = run(4, checkpoint=path), run(4)
     for a, b in zip(jax.tree.leaves(resumed.energy), jax.tree.leaves(whole.energy), strict=True):
         assert np.array_equal(a, b)
-    several = run(2, n_init=2)
-    one, other = (normalising_layers(r.energy)[0].mean for r in several.restarts)
-    assert not np.array_equal(one, other) and np.isfinite(one).all()
+
+
+def test_restarts_have_statistics_of_their_own():
+    """The second layer of a flow sees what the first one, with random entries, makes of the rows."""
+    blocks = [nn.Coupling.random(3, key=0, transform=nn.AffineTransform(), width=3, depth=1)]
+    flow = Flow(nn.Composed([nn.InvertibleBatchNorm(3), *blocks, nn.InvertibleBatchNorm(3)]), 3)
+    learner = Descent(BatchStatistics(NegativeLogLikelihood()), optax.sgd(0.01))
+    several = fit(flow, {"x": X}, learner, key=0, epochs=1, n_init=2)
+    (a, b), (c, d) = (normalising_layers(r.energy) for r in several.restarts)
+    mean, variance = moments(X, np.ones(N))
+    for layer in (a, c):
+        np.testing.assert_allclose(layer.mean, mean, rtol=1e-5)
+        np.testing.assert_allclose(layer.variance, variance, rtol=1e-4)
+    assert not np.array_equal(b.variance, d.variance)
+
+
+def test_a_deep_sigmoid_network_learns_from_badly_scaled_inputs_only_with_batch_normalisation():
+    """Four layers of twelve sigmoids; columns of scale 1e-2 to 1e2 around 50: which of two is larger."""
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(400, 3)).astype(np.float32)
+    rows = {"x": z * np.float32([0.01, 1, 100]) + 50, "y": (z[:, 0] > z[:, 1]).astype(int)}
+
+    def network(norm):
+        sizes, layers = [3, 12, 12, 12, 12], []
+        for i, (a, b) in enumerate(itertools.pairwise(sizes)):
+            layers += [*([nn.BatchNorm(a)] if norm else []), linear(a, b, i), eqx.nn.Lambda(jax.nn.sigmoid)]
+        return Scorer(
+            eqx.nn.Sequential([*layers, *([nn.BatchNorm(12)] if norm else []), linear(12, 2)]), 3, 2
+        )
+
+    found = {}
+    for norm in (False, True):
+        objective = BatchStatistics(CrossEntropy()) if norm else CrossEntropy()
+        learner = Descent(objective, optax.sgd(0.2))
+        result = fit(network(norm), rows, learner, key=0, epochs=20, batch_size=50)
+        scores = evaluate(lambda: jax.vmap(result.energy.scores)(jnp.asarray(rows["x"])))  # noqa: B023
+        found[norm] = float((np.asarray(scores).argmax(1) == rows["y"]).mean())
+    assert found[False] < 0.6 and found[True] > 0.9, found
+
+
+# -- flows ---------------------------------------------------------------------------------------------------
+
+
+def test_the_determinant_of_a_flow_has_the_variance_of_the_batch():
+    """−log p = −log N(u; 0, I) − Σ (s − ½ log(v_B + ε)), u = (x − m_B) exp(s) / √(v_B + ε) + b."""
+    log_scale, bias = np.array([0.3, -0.2, 0.1]), np.array([1.0, 0.0, -1.0])
+    layer = eqx.tree_at(
+        lambda n: (n.log_scale, n.bias), nn.InvertibleBatchNorm(3), tuple(map(jnp.float32, (log_scale, bias)))
+    )
+    batch = Batch({"x": BATCH.data["x"]}, BATCH.weight)
+    flow = Flow(nn.Composed([layer]), 3)
+    new, _, terms = step(flow, BatchStatistics(NegativeLogLikelihood()), batch, optax.sgd(1.0))
+    mean, variance = moments(X)
+    u0 = (X - mean) / np.sqrt(variance + 1e-5)
+    u = u0 * np.exp(log_scale) + bias
+    losses = 0.5 * (u**2).sum(1) + 1.5 * np.log(2 * np.pi) - (log_scale - 0.5 * np.log(variance + 1e-5)).sum()
+    np.testing.assert_allclose(sum(terms.values()), WEIGHT @ losses / WEIGHT.sum(), rtol=1e-5)
+    # In s and b the loss is ½ E[u²] − s: its slopes are E[u (u − b)] − 1 and E[u] = b.
+    share = WEIGHT[:, None] / WEIGHT.sum()
+    found = new.bijection.layers[0]
+    np.testing.assert_allclose(found.bias, bias - (share * u).sum(0), atol=1e-5)
+    np.testing.assert_allclose(found.log_scale, log_scale - ((share * u * (u - bias)).sum(0) - 1), atol=1e-4)
+
+
+def test_a_flow_with_batch_normalisation_learns_and_is_inverted_exactly():
+    flow = Flow.random(
+        2, key=0, n_layers=2, layer="autoregressive", transform="affine", batch_norm=True, width=8
+    )
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=600)
+    x = np.stack([20 * a + 300, a**2 + 0.3 * rng.normal(size=600)], 1).astype(np.float32)
+    learner = Descent(BatchStatistics(NegativeLogLikelihood()), optax.adam(0.02))
+    result = fit(flow, {"x": x}, learner, key=0, epochs=30, batch_size=100, validation={"x": x[:300]})
+    # The entropy is that of 20 a and of the noise. With `ActNorm`, from the rows, it was 5.4 after 40 epochs.
+    entropy = np.log(20) + np.log(0.3) + 1 + np.log(2 * np.pi)
+    assert entropy - 0.15 < min(result.history["validation"]) < entropy + 0.45
+    bijection = result.energy.bijection
+
+    def round_trip(x):
+        u, log_det = bijection.forward(x)
+        back, back_det = bijection.inverse(u)
+        return (
+            back,
+            log_det + back_det,
+            log_det - jnp.linalg.slogdet(jax.jacfwd(lambda x: bijection.forward(x)[0])(x))[1],
+        )
+
+    back, dets, difference = evaluate(lambda: jax.vmap(round_trip)(jnp.asarray(x[:50])))
+    np.testing.assert_allclose(back, x[:50], atol=3e-3)
+    np.testing.assert_allclose(dets, 0, atol=1e-4)
+    np.testing.assert_allclose(difference, 0, atol=1e-4)
+
+
+# -- refusals ------------------------------------------------------------------------------------------------
+
+
+def smooth():
+    return NeuralEnergy(eqx.nn.Sequential([nn.BatchNorm(3), linear(3, "scalar")]), 3, confinement=1.0)
+
+
+ROWS, PAIRS = {"x": X}, {"x": X, "y": Y}
+REFUSED = {
+    "needs layers": (Linear(jnp.zeros((2, 3)), jnp.zeros(2)), PAIRS, CrossEntropy()),
+    "ScoreMatching differentiates": (smooth(), ROWS, ScoreMatching()),
+    "AdversarialTraining differentiates": (
+        classifier(),
+        PAIRS,
+        AdversarialTraining(CrossEntropy(), FastGradientSign(0.1)),
+    ),
+    "Markov chain": (smooth(), ROWS, ContrastiveDivergence(k=1)),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_has_no_batch_statistics_is_refused_with_an_alternative(message):
+    energy, rows, objective = REFUSED[message]
+    with pytest.raises(Unsuitable, match=rf"BatchStatistics.*{message}.*(Use|use) "):
+        fit(energy, rows, Descent(BatchStatistics(objective)), key=0, epochs=1)
+
+
+def test_learners_without_the_hook_and_bad_settings_are_refused():
+    rows = {"x": X, "y": X[:, 0]}
+    regressor = NeuralRegressor(eqx.nn.Sequential([nn.BatchNorm(3), linear(3, "scalar")]), 3)
+    objective = BatchStatistics(NegativeLogLikelihood())
+    for learner in (Newton(objective), Proximal(InputNoise(objective), 0.1, on="network")):
+        with pytest.raises(Unsuitable, match=r"does not call `after_update`.*Use Descent"):
+            fit(regressor, rows, learner, key=0, epochs=1)
+    for momentum in (1.5, -0.1, "a"):
+        with pytest.raises(BadInput, match="momentum: "):
+            BatchStatistics(CrossEntropy(), momentum)
+    with pytest.raises(BadInput, match="objective: "):
+        BatchStatistics("cross-entropy")
+    encoder = nn.FlowEncoder.random(3, 2, key=0, n_layers=1, batch_norm=True)
+    with pytest.raises(Unsuitable, match=r"nn\.Inverted"):
+        fit(
+            Decoder(linear(2, 3), 2),
+            {"x": (X > 0) * 1.0},
+            Descent(BatchStatistics(ELBO(encoder))),
+            key=0,
+            epochs=1,
+        )
+
+
+def test_an_attack_on_running_statistics_and_batch_statistics_within_it():
+    objective = AdversarialTraining(BatchStatistics(CrossEntropy()), FastGradientSign(0.0))
+    new, _, terms = step(classifier(), objective)
+    expected, _, same = step(classifier(), BatchStatistics(CrossEntropy()))
+    np.testing.assert_allclose(terms["loss"], same["loss"], rtol=1e-6)
+    np.testing.assert_allclose(new.network[2].variance, expected.network[2].variance, rtol=1e-6)

@@ -24,7 +24,7 @@ class BatchStatisticsState(eqx.Module):
 
 
 class BatchStatistics(WrappedObjective):
-    """An objective with batch normalisation: the layers of energy and partner take the statistics of the batch.
+    """An objective with batch normalisation: layers of energy and partner take the statistics of the batch.
 
     While it learns, every `nn.BatchNorm` and `nn.InvertibleBatchNorm` normalises by the weighted mean m_t and
     variance v_t of its inputs over the rows of the batch and their positions, and gradients flow through
@@ -56,8 +56,8 @@ class BatchStatistics(WrappedObjective):
     >>> layers = [BatchNorm(1), eqx.nn.Linear(1, 2, key=jax.random.key(0))]
     >>> rows = {"x": jnp.array([[100.0], [104.0]]), "y": jnp.array([0, 1])}
     >>> learner = Descent(BatchStatistics(CrossEntropy()), optax.adam(0.1))
-    >>> layer = fit(Scorer(eqx.nn.Sequential(layers), 1, 2), rows, learner, epochs=20, key=0).energy.network[0]
-    >>> float(layer.mean[0]), float(layer.variance[0])
+    >>> found = fit(Scorer(eqx.nn.Sequential(layers), 1, 2), rows, learner, epochs=20, key=0).energy
+    >>> float(found.network[0].mean[0]), float(found.network[0].variance[0])
     (102.0, 4.0)
     """
 
@@ -84,8 +84,8 @@ class BatchStatistics(WrappedObjective):
         name, inner = type(energy).__name__, type(self.objective).__name__
         if not normalising_layers((energy, objective.partner)):
             raise Unsuitable(
-                f"BatchStatistics needs layers nn.BatchNorm or nn.InvertibleBatchNorm, and {name} has none, nor "
-                f"has the partner of {inner}. Add them, or use {inner} without BatchStatistics."
+                f"BatchStatistics needs layers nn.BatchNorm or nn.InvertibleBatchNorm, and {name} has none, "
+                f"nor has the partner of {inner}. Add them, or use {inner} without BatchStatistics."
             )
         if self.objective.differentiates_rows and normalising_layers(energy):
             raise Unsuitable(
@@ -105,7 +105,9 @@ class BatchStatistics(WrappedObjective):
     def __call__(self, energy, batch, carry, key):
         layers = normalising_layers((energy, self.partner))
         learned = self._learned_layers(energy)
-        probes = [zero_probe(n) if is_learned else None for n, is_learned in zip(layers, learned, strict=True)]
+        probes = [
+            zero_probe(n) if is_learned else None for n, is_learned in zip(layers, learned, strict=True)
+        ]
         batch = batch.fill()
 
         def loss(probes):
@@ -130,11 +132,15 @@ class BatchStatistics(WrappedObjective):
         layers = normalising_layers((energy, partner))
         new = [with_statistics(n, *both) for n, both in zip(layers, carry.running, strict=True)]
         energy, partner = replace_layers((energy, partner), new)
-        return energy, partner, eqx.tree_at(lambda c: c.inner, carry, inner, is_leaf=lambda leaf: leaf is None)
+        return (
+            energy,
+            partner,
+            eqx.tree_at(lambda c: c.inner, carry, inner, is_leaf=lambda leaf: leaf is None),
+        )
 
 
 def _follow(layer: Any, sums: Any, rate: Any) -> tuple[Any, Any]:
-    """The running statistics after an update: `sums` are those of `row_statistics` over the calls, or None."""
+    """The running statistics after an update; `sums`: those of `row_statistics` over all calls, or None."""
     if sums is None:
         return layer.mean, layer.variance
     mean, variance, count = jnp.moveaxis(sums, -2, 0)

@@ -35,14 +35,14 @@ class BatchNorm(NormalisingLayer):
 
     - `learn.BatchStatistics(objective)`: while it learns, the layers normalise by the statistics of the
       batch, and m and v follow as running averages;
-    - `calibrate` computes them from rows before learning, and they stay as they are while γ and β are learned.
+    - `calibrate` computes them from rows before learning, and they stay so while γ and β are learned.
 
     Args:
         n_channels: the length of the first axis of x; of a vector, its length.
         eps: ε.
 
-    Ioffe and Szegedy (2015), Batch normalization; for the initialisation from data Salimans and Kingma (2016),
-    Weight normalization.
+    Ioffe and Szegedy (2015), Batch normalization; for statistics from data before learning, Salimans and
+    Kingma (2016), Weight normalization.
 
     >>> layer = calibrate(BatchNorm(1), jnp.array([[1.0], [3.0]]))
     >>> float(layer.mean[0]), float(layer.variance[0])
@@ -76,10 +76,10 @@ class BatchNorm(NormalisingLayer):
 class InvertibleBatchNorm(Bijection, NormalisingLayer):
     """Batch normalisation as a layer of a flow: u = (x − m) exp(s) / √(v + ε) + b, for vectors x (d,).
 
-    log|det ∂u/∂x| = Σ (s_i − ½ log(v_i + ε)). m and v are as those of `BatchNorm`: with
-    `learn.BatchStatistics` they are the mean and variance of the batch while learning, also in the
-    determinant, and running averages later, with which the layer is an exact bijection. `initialise` sets them
-    from rows. `ActNorm` learns m and v as parameters instead.
+    log|det ∂u/∂x| = Σ (s_i − ½ log(v_i + ε)). m and v are as those of `BatchNorm`: while
+    `learn.BatchStatistics` learns, the mean and variance of the batch, also in the determinant; after that
+    running averages, with which the layer is an exact bijection. `initialise` sets them from rows. `ActNorm`
+    has m and v as parameters instead.
 
     Args:
         d: the number of coordinates.

@@ -52,7 +52,8 @@ def flow_layers(
             "inverse autoregressive" has fast draws and slow densities of given values.
         transform: "spline", "affine", or a `Transform`.
         n_context: the size of the context vector that all networks read.
-        batch_norm: whether every block ends with `InvertibleBatchNorm`, for `learn.BatchStatistics`.
+        batch_norm: whether `InvertibleBatchNorm` takes the place of `ActNorm` and ends every block; learn it
+            with `learn.BatchStatistics`.
         network: `width`, `depth` and `activation` of the networks.
 
     >>> f = flow_layers(3, key=0, n_layers=2)
@@ -75,7 +76,8 @@ def flow_layers(
         made = _LAYERS[layer].random(d, key=third, transform=transform, n_context=n_context, **network)
         norm = [InvertibleBatchNorm(d)] if batch_norm else []
         blocks.append(Composed([LULinear.random(d, key=second), order, made, *norm]))
-    return Composed([ActNorm.identity(d), Repeated.stack(blocks)])
+    first = InvertibleBatchNorm(d) if batch_norm else ActNorm.identity(d)
+    return Composed([first, Repeated.stack(blocks)])
 
 
 class FlowDistribution(eqx.Module):
