@@ -73,6 +73,7 @@ FUNCTIONS = {
     "conv_network": (nn.conv_network, {"shape": (4, 4), "n_out": 2, "key": 0, "widths": (2,), "norm": None}),
     "deconv_network": (nn.deconv_network, {"n_in": 2, "shape": (4, 4), "key": 0, "widths": (2,)}),
     "flow_layers": (nn.flow_layers, {"d": 2, "key": 0, "n_layers": 1, "layer": "coupling", "n_context": 0}),
+    "InvertibleBatchNorm": (nn.InvertibleBatchNorm, {"d": 2, "eps": 1e-5}),
     "calibrate": (nn.calibrate, {"network": nn.BatchNorm(2), "x": np.eye(2, dtype="f"), "weight": None}),
     "RBM.random": (energies.RBM.random, {"n_visible": 3, "n_hidden": 2, "key": 0, "scale": 0.1}),
     "gumbel_max": (samplers.gumbel_max, {"log_weights": jnp.zeros(3), "key": 0, "n": 2}),
@@ -160,6 +161,7 @@ SIZES = {
     "mlp": ("n_in", "n_out", "width", "depth"),
     "set_network": ("n_out", "width", "depth"),
     "flow_layers": ("d", "n_layers", "n_context"),
+    "InvertibleBatchNorm": ("d",),
     "RBM.random": ("n_visible", "n_hidden"),
     "gumbel_max": ("n",),
 }

@@ -17,7 +17,7 @@ LAYERS = (
     ("errors", "_version", "_util", "caching", "catalog", "programs", "protocols"),
     ("missing", "vocabulary"),
     ("spaces",),
-    ("finite", "estimate", "batch", "distributions"),
+    ("finite", "estimate", "batch", "batch_statistics", "distributions"),
     ("graph", "algorithms", "kernels", "information"),
     ("energy", "parameters"),
     ("optimum",),

@@ -13,6 +13,18 @@ from ._util.arrays import asarray
 from ._util.sizes import even_rows, number_of_rows
 from .programs import interpreted
 
+#: The name of the axis of rows in `map_rows`, for layers that see all rows of a batch while learning.
+ROWS = "rows"
+
+
+def map_rows(function: Callable[..., Any], *rows: Any) -> Any:
+    """`function` of every row: `jax.vmap`, with the name `ROWS` of its axis for collectives of `jax.lax`.
+
+    >>> map_rows(lambda x: x - jax.lax.pmean(x, ROWS), jnp.array([1.0, 3.0]))
+    Array([-1.,  1.], dtype=float32)
+    """
+    return jax.vmap(function, axis_name=ROWS)(*rows)
+
 
 class Batch(eqx.Module):
     """Rows of named variables, each with a weight; rows of weight 0 are padding and are ignored.
@@ -52,12 +64,12 @@ class Batch(eqx.Module):
 
     def map(self, function: Callable[..., Any]) -> Any:
         """`function(**row)` for every row."""
-        return jax.vmap(lambda row: function(**row))(self.data)
+        return map_rows(lambda row: function(**row), self.data)
 
     def map_with_keys(self, function: Callable[..., Any], key: Any) -> Any:
         """`function(key, **row)` for every row, each with its own key."""
         keys = jax.random.split(key, self.n)
-        return jax.vmap(lambda k, row: function(k, **row))(keys, self.data)
+        return map_rows(lambda k, row: function(k, **row), keys, self.data)
 
     def mean(self, values: Any) -> Any:
         """Σ wᵢ vᵢ / Σ wᵢ; zero, not NaN, for a batch of padding only."""

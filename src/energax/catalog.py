@@ -138,6 +138,7 @@ CATALOG: tuple[Row, ...] = (
     Row("learn", "Reconstruction", "objective", "the loss of reconstructing x from its code: denoising, sparse or contractive", "an energy that reconstructs", "x: any", "Vincent et al. (2010); Rifai et al. (2011)"),
     Row("learn", "InputNoise", "objective", "any objective on inputs with noise", "an objective", "x: Real(d)", "Bishop (1995)"),
     Row("learn", "Dropout", "objective", "any objective with the dropout layers of a network turned on", "an objective, layers equinox.nn.Dropout", "any", "Srivastava et al. (2014)"),
+    Row("learn", "BatchStatistics", "objective", "any objective with the statistics of the batch in the batch normalisation of networks and flows", "an objective, layers nn.BatchNorm or nn.InvertibleBatchNorm", "any", "Ioffe and Szegedy (2015)"),
     # learners
     Row("learn", "Descent", "learner", "any Optax optimizer on any objective, in unconstrained coordinates", "an objective", "any", "Robbins and Monro (1951)"),
     Row("learn", "EM", "learner", "expectation maximisation: soft, hard, tempered, minibatch", "statistics and maximise, or log_partition", "z: finite", "Dempster, Laird and Rubin (1977)"),

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from ._util.methods import plain_method
 from ._util.printing import pretty_repr
+from .batch import map_rows
 from .distributions import FiniteDistribution
 from .errors import BadInput, Unsuitable
 from .finite import Assignments, log_sum_exp, table
@@ -267,9 +268,9 @@ def row_free_energies(energy: Energy, rows: Mapping[str, Any]) -> Any:
     one = lambda row: free_energy(energy, row)
     masked = {k: v.observed for k, v in rows.items() if is_masked(v)}
     if not masked or (energy.marginalises >= masked.keys() and not energy.enumerates_missing):
-        return jax.vmap(one)(rows)
+        return map_rows(one, rows)
     complete = jnp.stack([seen.reshape(len(seen), -1).all(1) for seen in masked.values()]).all(0)
-    values = jax.vmap(one)({k: value_of(v) for k, v in rows.items()})
+    values = map_rows(one, {k: value_of(v) for k, v in rows.items()})
     # Incomplete rows come first, so that few chunks have any; the last row fills the last chunk.
     n = len(complete)
     size = min(n, _INCOMPLETE_ROWS)

@@ -22,22 +22,25 @@ class _Leaf(NamedTuple):
     path: str  # dotted: "decoder.layers.0.weight"
     value: Any
     space: Space | None  # of `parameter(space)`
-    fixed: bool  # declared by `fixed()`
+    fixed: bool  # declared by `fixed()` or `running()`
+    running: bool  # declared by `running()`, in no field that is `fixed()`
 
 
 def _leaves(module: Any) -> list[_Leaf]:
     """Every leaf of the tree, in the order of `jax.tree.leaves`."""
     out = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(module):
-        node, space, fixed, names = module, None, False, []
+        node, space, fixed, running, names = module, None, False, False, []
         for entry in path:
             name = _entry_name(entry)
             names.append(str(name))
             if isinstance(node, eqx.Module):
                 metadata = field_metadata(node, str(name))
-                space, fixed = metadata.get("space", space), metadata.get("fixed", fixed)
+                space = metadata.get("space", space)
+                if not fixed:
+                    fixed, running = metadata.get("fixed", False), metadata.get("running", False)
             node = _child(node, entry)
-        out.append(_Leaf(".".join(names), leaf, space, fixed))
+        out.append(_Leaf(".".join(names), leaf, space, fixed, running))
     return out
 
 
@@ -66,14 +69,16 @@ def _child(node: Any, entry: Any) -> Any:
 Freeze = None | str | Iterable[str] | Callable[[Any], Any]
 
 
-def trainable_leaves(energy: Any, freeze: Freeze = None) -> Any:
+def trainable_leaves(energy: Any, freeze: Freeze = None, *, running: bool = False) -> Any:
     """A tree of bools: True for every real-valued array leaf that is neither `fixed` nor frozen.
 
     `freeze` selects frozen leaves: dotted paths (`"weight"`, `"decoder.layers"`), or a function from the
-    energy to leaves, as `eqx.tree_at` takes it.
+    energy to leaves, as `eqx.tree_at` takes it. `running`: whether `running` fields are True too.
     """
     leaves, treedef = _leaves(energy), jax.tree.structure(energy)
-    flags = [eqx.is_inexact_array(leaf.value) and not leaf.fixed for leaf in leaves]
+    flags = [
+        eqx.is_inexact_array(leaf.value) and (not leaf.fixed or (running and leaf.running)) for leaf in leaves
+    ]
     trainable = jax.tree.unflatten(treedef, flags)
     if freeze is None:
         return trainable
@@ -108,7 +113,7 @@ def check_parameters(energy: Any, trainable: Any, others: bool) -> None:
     `others`: whether something beside the energy is learned, such as an encoder.
     """
     leaves = _leaves(energy)
-    for path, leaf, space, _ in leaves:
+    for path, leaf, space, *_ in leaves:
         if not eqx.is_inexact_array(leaf) or not is_concrete(leaf):
             continue
         value = np.asarray(leaf)
@@ -130,7 +135,7 @@ def check_parameters(energy: Any, trainable: Any, others: bool) -> None:
 
 def check_no_nan(energy: Any) -> None:
     """Raise if any parameter is NaN."""
-    for path, leaf, _, _ in _leaves(energy):
+    for path, leaf, *_ in _leaves(energy):
         if eqx.is_inexact_array(leaf) and is_concrete(leaf) and np.isnan(np.asarray(leaf)).any():
             raise BadInput(
                 path, "a parameter that is NaN", "numbers", "Fit it again, or restore a checkpoint."

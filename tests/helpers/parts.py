@@ -62,7 +62,7 @@ ENERGIES = {
     "ConditionalRBM": lambda: energies.ConditionalRBM.random(2, 4, 3, key=KEY, scale=1.0),
     "Linear": lambda: energies.Linear(jax.random.normal(jax.random.key(0), (3, 2)), jnp.zeros(3)),
     "Scorer": lambda: energies.Scorer(
-        eqx.nn.Sequential([eqx.nn.Dropout(0.5, inference=True), _mlp(2, 3)]), 2, 3
+        eqx.nn.Sequential([eqx.nn.Dropout(0.5, inference=True), nn.BatchNorm(2), _mlp(2, 3)]), 2, 3
     ),
     "SupportVectorClassifier": lambda: energies.SupportVectorClassifier(
         kernels.RBF(2.0),
@@ -164,6 +164,7 @@ OBJECTIVES = {
     ),
     "InputNoise": ("Linear", lambda e, d: learn.InputNoise(learn.CrossEntropy(), 0.1)),
     "Dropout": ("Scorer", lambda e, d: learn.Dropout(learn.CrossEntropy())),
+    "BatchStatistics": ("Scorer", lambda e, d: learn.BatchStatistics(learn.CrossEntropy())),
 }
 LEARNERS = {
     "Descent": ("RBM", lambda: learn.Descent(learn.NegativeLogLikelihood())),

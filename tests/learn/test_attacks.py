@@ -194,3 +194,11 @@ def test_wrappers_train_the_partner_of_the_objective():
         LINEAR, {"x": X, "y": Y}, learn.Descent(objective, optax.adam(0.1)), epochs=200, key=0
     )
     assert abs(float(found.partner) - 3) < 0.1
+
+
+def test_wrappers_weight_the_rows_as_the_objective_does():
+    """A row without a target counts neither in the loss nor in the mean of an epoch over its batches."""
+    y = energax.Masked(jnp.array([0, 1]), jnp.array([True, False]))
+    batch = Batch({"x": jnp.ones((2, 2)), "y": y}, jnp.ones(2))
+    for objective in (learn.CrossEntropy(), learn.Dropout(learn.InputNoise(learn.CrossEntropy(), 0.1))):
+        assert objective.row_weights(batch).tolist() == [1, 0]

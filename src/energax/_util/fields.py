@@ -29,6 +29,14 @@ def fixed(**kwargs: Any) -> Any:
     return eqx.field(metadata={"fixed": True}, **kwargs)
 
 
+def running(**kwargs: Any) -> Any:
+    """A field whose arrays follow what is learned, such as moving averages.
+
+    They are `fixed` to learners, and `Objective.after_update` may change them.
+    """
+    return eqx.field(metadata={"fixed": True, "running": True}, **kwargs)
+
+
 def field_metadata(module: Any, name: str) -> Mapping[str, Any]:
     """The metadata of a field, as declared by `parameter` or `fixed`; empty for any other."""
     for field in dataclasses.fields(module):

@@ -71,12 +71,13 @@ class Program(eqx.Module):
 
     learner: Learner
     trainable: Any  # a tree of bools like the energy
+    changing: Any  # the same, where running statistics are True too
     patience: int | None = eqx.field(static=True)
     shards: int = eqx.field(static=True)
     term_names: tuple[str, ...] = eqx.field(static=True, default=())
 
     def with_term_names(self, names: tuple[str, ...]) -> Program:
-        return Program(self.learner, self.trainable, self.patience, self.shards, names)
+        return Program(self.learner, self.trainable, self.changing, self.patience, self.shards, names)
 
 
 # -- restarts -------------------------------------------------------------------------------------------
@@ -140,17 +141,17 @@ def add_restart_axis(carry: Carry) -> Carry:
 # -- one epoch ---------------------------------------------------------------------------------------------
 
 
-def restore_frozen(trainable: Any, old: Any, new: Any) -> Any:
+def restore_frozen(changing: Any, old: Any, new: Any) -> Any:
     """Return the new energy with every frozen leaf, and every dtype, of the old one.
 
     Here once for all learners: `initialise` sets every leaf, and bijections of constrained parameters do not
     round-trip exactly.
     """
 
-    def keep(is_trainable, before, after):
-        return after.astype(before.dtype) if is_trainable and eqx.is_array(before) else before
+    def keep(may_change, before, after):
+        return after.astype(before.dtype) if may_change and eqx.is_array(before) else before
 
-    return jax.tree.map(keep, trainable, old, new)
+    return jax.tree.map(keep, changing, old, new)
 
 
 def _cast_like(old: Any, new: Any) -> Any:
@@ -194,7 +195,7 @@ def run_batches(program: Program, carry: Carry, data: Any, weight: Any, order: A
         batch = take_batch(data, weight, None if order is None else order[i], program.shards)
         batch_key = jax.random.fold_in(key, i) if keys is None else keys[i]
         new, new_state, terms = program.learner.step(energy, state, batch, batch_key, program.trainable)
-        new = restore_frozen(program.trainable, energy, new)
+        new = restore_frozen(program.changing, energy, new)
         losses = jnp.stack([terms[name] for name in program.term_names]).astype(dtype)
         bad = ~all_finite(losses)
         batch_weight = program.learner.row_weights(batch).sum().astype(dtype)
@@ -323,7 +324,7 @@ def start_restarts(
         start = energy
         init_key, state_key = jax.random.split(subkey(key, "start"))
         if initialise:
-            start = restore_frozen(program.trainable, energy, energy.initialise(init_key, data, weight))
+            start = restore_frozen(program.changing, energy, energy.initialise(init_key, data, weight))
         state = program.learner.init(start, batch, state_key, program.trainable)
         return Carry.start(start, state, validated=validated, dtype=weight.dtype)
 

@@ -32,6 +32,7 @@ class Run:
         self.energy = jax.tree.map(_without_weak_type, energy)
         self.learner, self.key, self.patience, self.mesh = learner, key, patience, automatic_mesh(mesh)
         self.trainable = trainable_leaves(self.energy, freeze)
+        self.changing = trainable_leaves(self.energy, freeze, running=True)
         learner_has_parameters = bool(jax.tree.leaves(eqx.filter(learner, eqx.is_inexact_array)))
         check_parameters(self.energy, self.trainable, learner_has_parameters)
         self.callbacks, self.progress = callbacks, progress
@@ -62,7 +63,8 @@ class Run:
 
     def program(self, data: Any) -> _epochs.Program:
         self.learner.check(self.energy, data)
-        return hash_functions(_epochs.Program(self.learner, self.trainable, self.patience, self.shards))
+        settings = (self.learner, self.trainable, self.changing, self.patience, self.shards)
+        return hash_functions(_epochs.Program(*settings))
 
     def start(
         self, program: _epochs.Program, data: Any, weight: Any, keys: Any, validated: bool, **options: Any

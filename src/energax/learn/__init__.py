@@ -10,6 +10,7 @@ from ._baselines import ConstantBaseline as ConstantBaseline
 from ._baselines import LearnedBaseline as LearnedBaseline
 from ._baselines import LeaveOneOut as LeaveOneOut
 from ._baselines import OptimalBaseline as OptimalBaseline
+from ._batch_statistics import BatchStatistics as BatchStatistics
 from ._contrastive_divergence import ContrastiveDivergence as ContrastiveDivergence
 from ._descent import Descent as Descent
 from ._em import EM as EM

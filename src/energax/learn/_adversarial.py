@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .._util.arguments import NAME, WEIGHT_SCALAR, check_arguments, with_methods
+from ..batch import map_rows
 from ..energy import free_energy
 from ..errors import Unsuitable
 from ._objective import Objective, stop_gradient
@@ -62,6 +63,10 @@ class Adversarial(Objective):
         self.partner, self.diversity, self.smoothness = generator, diversity, smoothness
         self.variable = variable
 
+    @property
+    def differentiates_rows(self):
+        return not (isinstance(self.smoothness, int | float) and self.smoothness == 0)
+
     def check(self, energy, data):
         check_real(self, energy, self.variable, "ContrastiveDivergence, whose chains draw from any space")
         check_variables(self, data, self.variable)
@@ -85,10 +90,10 @@ class Adversarial(Objective):
         constant = jax.lax.stop_gradient
         data = batch.data[self.variable]
         draw_key, pick_key = jax.random.split(key)
-        draws = jax.vmap(self.partner.draw)(jax.random.split(draw_key, batch.n)).astype(data.dtype)
+        draws = map_rows(self.partner.draw, jax.random.split(draw_key, batch.n)).astype(data.dtype)
 
         def energies(model, rows):
-            return jax.vmap(lambda x: free_energy(model, {self.variable: x}))(rows)
+            return map_rows(lambda x: free_energy(model, {self.variable: x}), rows)
 
         def squared_gradient(rows):
             slopes = jax.vmap(lambda x: energy.score(self.variable, **{self.variable: x}))(rows)

@@ -211,6 +211,10 @@ class AdversarialTraining(WrappedObjective):
             self, clean=numbers(lambda c: (c >= 0) & (c <= 1), "a number from 0 to 1", scalar=True)
         )
 
+    @property
+    def differentiates_rows(self):
+        return True
+
     def check(self, energy, data):
         super().check(energy, data)
         known = "x" in data and "y" in data and energy.spaces["x"].is_real

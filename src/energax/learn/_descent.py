@@ -86,7 +86,7 @@ class Descent(Learner):
         key, partner_key = jax.random.split(key)
         partner = self.objective.init_partner(energy, batch, partner_key)
         optimizer = self._transformation.init((parameters, eqx.filter(partner, trainable_leaves(partner))))
-        carry = self.objective.init(energy, batch, key)
+        carry = with_partner(self.objective, partner).init(energy, batch, key)
         in_energy = eqx.filter(energy, trainable)
         free = jax.tree.map(lambda new, old: None if new is old else new, parameters, in_energy)
         return DescentState(optimizer, free, partner, carry)
@@ -96,12 +96,14 @@ class Descent(Learner):
         partner, frozen_partner = eqx.partition(state.partner, trainable_leaves(state.partner))
         # Bijections do not round-trip exactly, so constrained parameters continue from their values in ℝⁿ.
         both = (eqx.combine(state.free, parameters), partner)
+        objective = self.objective.given_trainable(trainable)
 
         def loss(both):
             parameters, partner = both
             model = constrain(eqx.combine(parameters, frozen))
-            terms, carry = self._terms(model, eqx.combine(partner, frozen_partner), batch, state.carry, key)
-            return sum(terms.values()), (terms, carry)
+            here = with_partner(objective, eqx.combine(partner, frozen_partner))
+            terms, carry = here(model, batch, state.carry, key)
+            return sum(_named(terms).values()), (_named(terms), carry)
 
         monitored = self._monitored(energy, state, batch)
 
@@ -115,32 +117,24 @@ class Descent(Learner):
             value_fn=lambda both: loss(both)[0],
         )
         parameters, partner = optax.apply_updates(both, updates)
-        energy = constrain(eqx.combine(parameters, frozen))
         carry = jax.lax.stop_gradient(carry) if carry is not None else None
+        energy, partner = constrain(eqx.combine(parameters, frozen)), eqx.combine(partner, frozen_partner)
+        energy, partner, carry = with_partner(objective, partner).after_update(energy, partner, carry)
         keep = lambda old, new: None if old is None else new
         free = jax.tree.map(keep, state.free, parameters, is_leaf=_is_none)
-        return (
-            energy,
-            DescentState(optimizer, free, eqx.combine(partner, frozen_partner), carry),
-            terms | monitored,
-        )
+        return energy, DescentState(optimizer, free, partner, carry), terms | monitored
 
     def term_names(self, energy, state, batch, key, trainable):
-        loss = lambda energy, state: (
-            self._terms(energy, state.partner, batch, state.carry, key)[0]
-            | self._monitored(energy, state, batch)
-        )
-        return tuple(eqx.filter_eval_shape(loss, energy, state))
+        def terms(energy, state):
+            terms, _ = with_partner(self.objective, state.partner)(energy, batch, state.carry, key)
+            return _named(terms) | self._monitored(energy, state, batch)
+
+        return tuple(eqx.filter_eval_shape(terms, energy, state))
 
     def _monitored(self, energy, state, batch):
         """Return what the objective adds to the history, before the step."""
         found = with_partner(self.objective, state.partner).monitor(energy, batch)
         return {MONITOR + name: value for name, value in found.items()}
-
-    def _terms(self, energy, partner, batch, carry, key):
-        """({name: loss}, carry) of the objective."""
-        terms, carry = with_partner(self.objective, partner)(energy, batch, carry, key)
-        return _named(terms), carry
 
     def evaluate(self, energy, state, batch, key):
         objective = with_partner(self.objective, state.partner)

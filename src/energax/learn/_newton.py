@@ -15,6 +15,7 @@ from ..errors import Unsuitable, check_instance
 from ..fitting import Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
 from ._objective import Objective
+from ._requirements import check_no_after_update
 
 #: The most parameters: the Hessian of so many takes 200 MB in float64.
 MOST_PARAMETERS = 5000
@@ -93,6 +94,7 @@ class Newton(Learner):
         if self.objective.partner is not None:
             name = type(self.objective).__name__
             raise Unsuitable(f"Newton does not train a partner, but {name} has one. Use Descent.")
+        check_no_after_update(self, self.objective)
         n = sum(a.size for a in jax.tree.leaves(eqx.filter(energy, trainable_leaves(energy))))
         if n > MOST_PARAMETERS:
             raise Unsuitable(

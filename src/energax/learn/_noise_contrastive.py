@@ -13,6 +13,7 @@ import numpy as np
 from .._util.arguments import NAME, WHOLE, check_arguments
 from .._util.arrays import asarray
 from .._util.xla import softplus
+from ..batch import map_rows
 from ..energy import Energy, free_energy
 from ..errors import BadInput, Unsuitable
 from ..missing import Masked
@@ -118,7 +119,7 @@ class NoiseContrastive(Objective):
 
     def _free_energies(self, energy, values):
         values = values.astype(energy.spaces[self.variable].jax_dtype)
-        return jax.vmap(lambda value: free_energy(energy, {self.variable: value}))(values)
+        return map_rows(lambda value: free_energy(energy, {self.variable: value}), values)
 
     def __call__(self, energy, batch, carry, key):
         data = batch.data[self.variable]

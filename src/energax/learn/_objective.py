@@ -77,6 +77,28 @@ class Objective(eqx.Module):
         """The names of the terms of the loss, or None where only a call tells."""
         return None
 
+    def after_update(self, energy: Energy, partner: Any, carry: Any) -> tuple[Energy, Any, Any]:
+        """(energy, partner, carry) after an update of the parameters; `carry` is that of the loss.
+
+        For what follows the parameters or the batches without a gradient: moving averages, target networks.
+        Arrays of the energy that change here are fields declared `spaces.running()`; all others are restored.
+        """
+        return energy, partner, carry
+
+    @property
+    def has_after_update(self) -> bool:
+        """Whether `after_update` changes anything. `Descent` is the learner that calls it."""
+        return False
+
+    @property
+    def differentiates_rows(self) -> bool:
+        """Whether the loss has derivatives of the energy of a row in the variables of the row."""
+        return False
+
+    def given_trainable(self, trainable: Any) -> Objective:
+        """The objective for these trainable parameters of the energy, a tree of bools like it."""
+        return self
+
     def hessian(self, energy: Energy, batch: Batch) -> Any:
         """The Hessian of the loss in closed form, or None.
 
@@ -128,6 +150,24 @@ class WrappedObjective(Objective):
 
     def monitor(self, energy, batch):
         return self.inner.monitor(energy, batch)
+
+    def after_update(self, energy, partner, carry):
+        return self.inner.after_update(energy, partner, carry)
+
+    @property
+    def has_after_update(self):
+        return self.objective.has_after_update
+
+    @property
+    def differentiates_rows(self):
+        return self.objective.differentiates_rows
+
+    def given_trainable(self, trainable):
+        given = self.objective.given_trainable(trainable)
+        return self if given is self.objective else eqx.tree_at(lambda o: o.objective, self, given)
+
+    def row_weights(self, batch):
+        return self.objective.row_weights(batch)
 
 
 def stop_gradient(module: Any) -> Any:

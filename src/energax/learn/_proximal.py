@@ -15,6 +15,7 @@ from ..errors import BadInput, Unsuitable, check_instance, check_whole_number, d
 from ..fitting import Learner, check_setting
 from ..parameters import constrain, trainable_leaves, unconstrain
 from ._objective import Objective
+from ._requirements import check_no_after_update
 
 
 class ProximalState(eqx.Module):
@@ -86,6 +87,7 @@ class Proximal(Learner):
         if self.objective.partner is not None:
             name = type(self.objective).__name__
             raise Unsuitable(f"Proximal does not train the partner of {name}. Use Descent({name}(…)).")
+        check_no_after_update(self, self.objective)
         unknown = [name for name in self.on if not hasattr(energy, name)]
         if unknown:
             name = type(energy).__name__

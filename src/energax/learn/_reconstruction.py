@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .._util.arguments import NUMBER, WEIGHT, WEIGHT_SCALAR, check_arguments, numbers
+from ..batch import map_rows
 from ..errors import BadInput, Unsuitable, describe
 from ._objective import Objective
 from ._requirements import check_no_missing, check_variables
@@ -128,6 +129,10 @@ class Reconstruction(Objective):
                 expected = {"corruption": "MaskingNoise(0.3)", "sparsity": "Sparsity(0.1)"}[name]
                 raise BadInput(name, describe(value), f"a function, such as {expected}, or None")
 
+    @property
+    def differentiates_rows(self):
+        return not (isinstance(self.contraction, int | float) and self.contraction == 0)
+
     def check(self, energy, data):
         check_variables(self, data, "x")
         if not energy.knows("reconstruction_energy"):
@@ -151,8 +156,8 @@ class Reconstruction(Objective):
         losses, seen = filled.map_with_keys(row, key)
         terms = {"reconstruction": batch.mean(losses)}
         if self.sparsity is not None:
-            terms["sparsity"] = self.sparsity(jax.vmap(energy.encode)(seen), batch.weight)
-        if not (isinstance(self.contraction, int | float) and self.contraction == 0):
+            terms["sparsity"] = self.sparsity(map_rows(energy.encode, seen), batch.weight)
+        if self.differentiates_rows:
             slopes = jax.vmap(jax.jacrev(energy.encode))(filled.data["x"])
             terms["contraction"] = self.contraction * batch.mean((slopes**2).sum((1, 2)))
         return terms, carry

@@ -64,6 +64,15 @@ def check_not_input(objective: Any, energy: Energy, name: str) -> None:
         )
 
 
+def check_no_after_update(learner: Any, objective: Any) -> None:
+    """Raise if the objective changes running statistics, which this learner would not do."""
+    if objective.has_after_update:
+        name = type(objective).__name__
+        raise Unsuitable(
+            f"{type(learner).__name__} does not call `after_update` of {name}. Use Descent({name}(…))."
+        )
+
+
 def check_real(objective: Any, energy: Energy, name: str, instead: str) -> None:
     """Raise unless the energy has this variable, in ℝⁿ."""
     if name not in energy.spaces:

@@ -113,6 +113,10 @@ class ScoreMatching(Objective):
         method = with_methods("loss", expected="Exact(), Sliced() or Denoising(sigma)")
         check_arguments(self, method=method, variable=NAME)
 
+    @property
+    def differentiates_rows(self):
+        return True
+
     def check(self, energy, data):
         instead = "ContrastiveDivergence() or NoiseContrastive.matched(energy, data)"
         check_real(self, energy, self.variable, instead)

@@ -8,17 +8,21 @@ Layers of Equinox and activations of JAX are used as they are, in an `equinox.nn
 
 - activations: `jax.nn.relu`, `leaky_relu`, `elu`, `silu`, `softplus`; `jax.numpy.abs` (absolute value
   rectification); `equinox.nn.PReLU` (a learned slope), within an `equinox.nn.Lambda`;
-- normalisation: `equinox.nn.LayerNorm`, `GroupNorm`, `RMSNorm`, `WeightNorm`; here `BatchNorm` with
-  `calibrate`, and `LocalResponseNorm`. `equinox.nn.BatchNorm` needs a state, which energies do not have;
+- normalisation: `equinox.nn.LayerNorm`, `GroupNorm`, `RMSNorm`, `WeightNorm`; here
+  `LocalResponseNorm`, and `BatchNorm`, whose statistics follow the batches in
+  `energax.learn.BatchStatistics`, or come from `calibrate`. `equinox.nn.BatchNorm` needs a state, which
+  energies do not have;
 - `equinox.nn.Dropout(p, inference=True)`, which `energax.learn.Dropout` turns on while it learns;
 - pooling: `equinox.nn.MaxPool2d`, `AvgPool2d`, `AdaptiveAvgPool2d`; of sets, `SetPool`;
 - convolutions: `equinox.nn.Conv2d`, `ConvTranspose2d`, between `ToImage` and `FromImage`;
-- masked layers: `MaskedNetwork`; invertible ones: `Coupling`, `Conv1x1`, `LULinear`, `ActNorm`.
+- masked layers: `MaskedNetwork`; invertible ones: `Coupling`, `Conv1x1`, `LULinear`, `ActNorm`,
+  `InvertibleBatchNorm`.
 """
 
 from ._autoencoder import EncoderDecoder as EncoderDecoder
 from ._autoencoder import TiedLayers as TiedLayers
 from ._batch_norm import BatchNorm as BatchNorm
+from ._batch_norm import InvertibleBatchNorm as InvertibleBatchNorm
 from ._batch_norm import calibrate as calibrate
 from ._blocks import LocalResponseNorm as LocalResponseNorm
 from ._blocks import Maxout as Maxout

@@ -1,4 +1,4 @@
-"""Batch normalisation with statistics that are part of the network, and their computation from data."""
+"""Batch normalisation of networks and of flows, and statistics computed from data before learning."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util.arrays import asarray
+from ..batch import ROWS
+from ..batch_statistics import NormalisingLayer, gathered_rows, row_statistics, with_statistics
 from ..errors import (
     BadInput,
     Unsuitable,
@@ -21,31 +23,34 @@ from ..errors import (
 )
 from ..missing import is_masked, mask_of, value_of
 from ..programs import jit
-from ..spaces import fixed, is_concrete
+from ..spaces import is_concrete, running
+from ._flow_bijection import Bijection
 
 
-class BatchNorm(eqx.Module):
+class BatchNorm(NormalisingLayer):
     """Batch normalisation of channels: y_c = γ_c (x_c − m_c) / √(v_c + ε) + β_c, for x (channels, …).
 
-    m and v are the mean and variance of every channel over rows and positions, which `calibrate` computes
-    from data. They are fixed while γ and β are learned: an energy is a function of one row, so its value must
-    not depend on the other rows of a batch. Calibrate before learning, and again between two calls of `fit`
-    to follow the distribution of the inputs of the layer.
+    m and v are the mean and variance of every channel over rows and positions. An energy is a function of one
+    row, so they are numbers in the layer, 0 and 1 at first. There are two ways to set them:
+
+    - `learn.BatchStatistics(objective)`: while it learns, the layers normalise by the statistics of the
+      batch, and m and v follow as running averages;
+    - `calibrate` computes them from rows before learning, and they stay so while γ and β are learned.
 
     Args:
         n_channels: the length of the first axis of x; of a vector, its length.
         eps: ε.
 
-    Ioffe and Szegedy (2015), Batch normalization, whose networks have fixed m and v after learning;
-    Salimans and Kingma (2016), Weight normalization, for the initialisation from data.
+    Ioffe and Szegedy (2015), Batch normalization; for statistics from data before learning, Salimans and
+    Kingma (2016), Weight normalization.
 
     >>> layer = calibrate(BatchNorm(1), jnp.array([[1.0], [3.0]]))
     >>> float(layer.mean[0]), float(layer.variance[0])
     (2.0, 1.0)
     """
 
-    mean: jax.Array = fixed()
-    variance: jax.Array = fixed()
+    mean: jax.Array = running()
+    variance: jax.Array = running()
     scale: jax.Array
     bias: jax.Array
     eps: float = eqx.field(static=True)
@@ -59,33 +64,76 @@ class BatchNorm(eqx.Module):
         self.eps = eps
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
-        return self.normalised(x, self.mean, self.variance)
-
-    def normalised(self, x: Any, mean: Any, variance: Any) -> Any:
-        """The output for these statistics."""
         if x.ndim < 1 or x.shape[0] != len(self.scale):
             raise BadInput(
                 "x", f"an array of shape {x.shape}", f"{len(self.scale)} channels in the first axis"
             )
         per_channel = lambda a: a.reshape(-1, *(1,) * (x.ndim - 1))
-        factor = self.scale * jax.lax.rsqrt(variance + self.eps)
-        return (x - per_channel(mean)) * per_channel(factor) + per_channel(self.bias)
+        factor = self.scale * jax.lax.rsqrt(self.variance + self.eps)
+        return (x - per_channel(self.mean)) * per_channel(factor) + per_channel(self.bias)
+
+
+class InvertibleBatchNorm(Bijection, NormalisingLayer):
+    """Batch normalisation as a layer of a flow: u = (x − m) exp(s) / √(v + ε) + b, for vectors x (d,).
+
+    log|det ∂u/∂x| = Σ (s_i − ½ log(v_i + ε)). m and v are as those of `BatchNorm`: while
+    `learn.BatchStatistics` learns, the mean and variance of the batch, also in the determinant; after that
+    running averages, with which the layer is an exact bijection. `initialise` sets them from rows. `ActNorm`
+    has m and v as parameters instead.
+
+    Args:
+        d: the number of coordinates.
+        eps: ε.
+
+    Dinh, Sohl-Dickstein and Bengio (2017), Density estimation using Real NVP; Papamakarios, Pavlakou and
+    Murray (2017), Masked autoregressive flow for density estimation.
+
+    >>> layer = InvertibleBatchNorm(1).initialise(None, jnp.array([[1.0], [5.0]]), jnp.ones(2))
+    >>> u, log_det = layer.forward(jnp.array([5.0]))
+    >>> u.round(4), log_det.round(4)                                     # (5 − 3) / 2, −log 2
+    (Array([1.], dtype=float32), Array(-0.6931, dtype=float32))
+    """
+
+    mean: jax.Array = running()
+    variance: jax.Array = running()
+    log_scale: jax.Array
+    bias: jax.Array
+    eps: float = eqx.field(static=True)
+
+    def __init__(self, d: int, eps: float = 1e-5):
+        check_whole_number("d", d)
+        check_memory("d", d, 4 * d, "the parameters", 4)
+        check_number("eps", eps, lambda eps: eps > 0, "a number > 0")
+        self.mean, self.variance = jnp.zeros(d), jnp.ones(d)
+        self.log_scale, self.bias = jnp.zeros(d), jnp.zeros(d)
+        self.eps = eps
+
+    def _log_factor(self) -> Any:
+        return self.log_scale - 0.5 * jnp.log(self.variance + self.eps)
+
+    def forward(self, x, context=None):
+        log_factor = self._log_factor()
+        return (asarray(x) - self.mean) * jnp.exp(log_factor) + self.bias, log_factor.sum()
+
+    def inverse(self, u, context=None):
+        log_factor = self._log_factor()
+        return (asarray(u) - self.bias) * jnp.exp(-log_factor) + self.mean, -log_factor.sum()
+
+    def initialise(self, key, x, weight, context=None):
+        mean, variance, _ = row_statistics(asarray(x), weight)
+        return with_statistics(self, mean, variance)
 
 
 class _Recorder:
-    """A `BatchNorm` with the statistics of the mapped axis "rows", which it adds to a list."""
+    """A `BatchNorm` with the statistics of all rows, which it adds to a list."""
 
-    def __init__(self, layer: BatchNorm, share: Any, records: list[Any]):
-        self.layer, self.share, self.records = layer, share, records
+    def __init__(self, layer: BatchNorm, weight: Any, records: list[Any]):
+        self.layer, self.weight, self.records = layer, weight, records
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
-        positions = tuple(range(1, x.ndim))
-        expect = lambda values: jax.lax.psum(self.share.astype(x.dtype) * values.mean(positions), "rows")
-        mean = expect(x)
-        centred = x - mean.reshape(-1, *(1,) * (x.ndim - 1))
-        variance = expect(centred**2)
+        mean, variance, _ = row_statistics(gathered_rows(x), self.weight)
         self.records.append((mean, variance))
-        return self.layer.normalised(x, mean, variance)
+        return with_statistics(self.layer, mean, variance)(x)
 
 
 def calibrate(network: Any, x: Any, weight: Any = None) -> Any:
@@ -140,14 +188,13 @@ def _is_norm(node: Any) -> bool:
 def _calibrated(network: Any, x: Any, weight: Any) -> Any:
     nodes, structure = jax.tree.flatten(network, is_leaf=_is_norm)
 
-    def run(row, share):
+    def run(row):
         records: list[list[Any]] = [[] for _ in nodes]
-        new = [_Recorder(n, share, r) if _is_norm(n) else n for n, r in zip(nodes, records, strict=True)]
+        new = [_Recorder(n, weight, r) if _is_norm(n) else n for n, r in zip(nodes, records, strict=True)]
         jax.tree.unflatten(structure, new)(row)
         return records
 
-    share = weight / weight.sum()
-    records = jax.vmap(run, out_axes=None, axis_name="rows")(x, share)
+    records = jax.vmap(run, out_axes=None, axis_name=ROWS)(x)
     return jax.tree.unflatten(
         structure, [_updated(n, r) if _is_norm(n) else n for n, r in zip(nodes, records, strict=True)]
     )
@@ -159,5 +206,4 @@ def _updated(layer: BatchNorm, records: list[Any]) -> BatchNorm:
             f"calibrate needs a network that calls each BatchNorm once, and one is called {len(records)} "
             "times. Use one layer for each place, or equinox.nn.LayerNorm, which has no statistics."
         )
-    new = tuple(a.astype(layer.mean.dtype) for a in records[0])
-    return eqx.tree_at(lambda n: (n.mean, n.variance), layer, new)
+    return with_statistics(layer, *(a.astype(layer.mean.dtype) for a in records[0]))

@@ -273,7 +273,7 @@ class ActNorm(Bijection):
     """Activation normalisation: u = (x − m) exp(−s), where `initialise` sets m and exp(s) to mean and
     standard deviation of every coordinate; later they are learned as all other parameters.
 
-    It takes the place of batch normalisation, whose log|det| of a row depends on the other rows of its batch.
+    With `InvertibleBatchNorm`, log|det| of a row depends on the other rows of its batch while learning.
 
     Args:
         mean: m, (d,).

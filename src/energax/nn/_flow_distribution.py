@@ -15,6 +15,7 @@ from .._util.arguments import ARRAYS, FLAG, FUNCTION, NONE, WHOLE, check_argumen
 from .._util.arrays import asarray
 from .._util.keys import as_key
 from ..errors import check_memory
+from ._batch_norm import InvertibleBatchNorm
 from ._encoder import _network_input
 from ._flow_bijection import _BIJECTION, ActNorm, Bijection, Composed, LULinear, Permutation, Repeated
 from ._flow_coupling import Coupling, InverseAutoregressive, MaskedAutoregressive
@@ -38,6 +39,7 @@ def flow_layers(
     layer: LayerName = "coupling",
     transform: Transform | Literal["spline", "affine"] = "spline",
     n_context: int = 0,
+    batch_norm: bool = False,
     **network: Any,
 ) -> Composed:
     """A stack of flow layers: `ActNorm`, then n_layers blocks of an LU layer, a permutation and `layer`.
@@ -50,6 +52,8 @@ def flow_layers(
             "inverse autoregressive" has fast draws and slow densities of given values.
         transform: "spline", "affine", or a `Transform`.
         n_context: the size of the context vector that all networks read.
+        batch_norm: whether `InvertibleBatchNorm` takes the place of `ActNorm` and ends every block; learn it
+            with `learn.BatchStatistics`.
         network: `width`, `depth` and `activation` of the networks.
 
     >>> f = flow_layers(3, key=0, n_layers=2)
@@ -61,7 +65,7 @@ def flow_layers(
         "layer": one_of(*_LAYERS),
         "transform": one_of(*_TRANSFORMS) | instance(Transform, "a Transform"),
     }
-    check_arguments(locals(), d=WHOLE, n_layers=WHOLE, n_context=whole(0), **kinds)
+    check_arguments(locals(), d=WHOLE, n_layers=WHOLE, n_context=whole(0), batch_norm=FLAG, **kinds)
     check_memory("d, n_layers", n_layers, n_layers * (d + n_context) ** 2, "the weights", 4)
     if isinstance(transform, str):
         transform = _TRANSFORMS[transform]()
@@ -70,8 +74,10 @@ def flow_layers(
         first, second, third = jax.random.split(sub, 3)
         order = Permutation.random(d, key=first) if d > 2 else Permutation(np.arange(d)[::-1])
         made = _LAYERS[layer].random(d, key=third, transform=transform, n_context=n_context, **network)
-        blocks.append(Composed([LULinear.random(d, key=second), order, made]))
-    return Composed([ActNorm.identity(d), Repeated.stack(blocks)])
+        norm = [InvertibleBatchNorm(d)] if batch_norm else []
+        blocks.append(Composed([LULinear.random(d, key=second), order, made, *norm]))
+    first = InvertibleBatchNorm(d) if batch_norm else ActNorm.identity(d)
+    return Composed([first, Repeated.stack(blocks)])
 
 
 class FlowDistribution(eqx.Module):

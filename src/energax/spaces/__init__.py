@@ -8,6 +8,7 @@ from .._util.fields import field_metadata as field_metadata
 from .._util.fields import fixed as fixed
 from .._util.fields import is_concrete as is_concrete
 from .._util.fields import parameter as parameter
+from .._util.fields import running as running
 from ._constrained import Constrained as Constrained
 from ._constrained import space_of as space_of
 from ._counted import Binary as Binary

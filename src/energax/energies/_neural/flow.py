@@ -98,7 +98,7 @@ class Flow(Energy):
         Args:
             space, context, context_name: as above.
             key: an int or a JAX key.
-            layers: `n_layers`, `layer`, `transform`, `width`, `depth` and `activation`.
+            layers: `n_layers`, `layer`, `transform`, `batch_norm`, `width`, `depth` and `activation`.
         """
         if not isinstance(space, Space):
             check_arguments(locals(), space=WHOLE)
