@@ -73,7 +73,8 @@ def test_the_solution_satisfies_the_optimality_conditions_and_its_gap_is_zero(ta
 
 
 @pytest.mark.parametrize(
-    ("working", "cache_rows", "cheap"), [(64, 64, False), (64, 100, False), (64, 100, True), (12, N, True)]
+    ("working", "cache_rows", "cheap"),
+    [(64, 64, False), (64, 100, False), (64, 100, True), (16, N, True), (12, N, True)],
 )
 def test_working_sets_and_a_small_cache_give_the_same_result(table, working, cache_rows, cheap, monkeypatch):
     _, y, K = table
@@ -81,9 +82,11 @@ def test_working_sets_and_a_small_cache_give_the_same_result(table, working, cac
     whole, _ = _solve(K, problem, 1e-8)
     some, found = by_working_sets(K, problem, 1e-8, working, cache_rows, monkeypatch, cheap)
     assert float(some.violation) <= 1e-8
-    # The largest set has two times as many places; then all variables are optimised together.
-    many = working == 12
-    assert (int(found.n_support - found.n_at_bound) > smo._MOST_FREE * 2 * working) == many
+    # With 12 the free variables do not fit into the largest set; then all are optimised together. With 16
+    # they fit into this set only, which needs all rows in memory.
+    n_free = int(found.n_support - found.n_at_bound)
+    assert (n_free > smo._MOST_FREE * smo._LARGE * working) == (working == 12)
+    assert (n_free > smo._FREE_FRACTION * 2 * working) == (working <= 16)
     np.testing.assert_allclose(some.variables, whole.variables, atol=1e-6)
     # The residuals, which are updated step by step, are still t − Kβ.
     np.testing.assert_allclose(some.residuals[0], y - np.asarray(K) @ some.variables[0], atol=1e-11)

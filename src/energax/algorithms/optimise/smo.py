@@ -29,6 +29,9 @@ from .smo_cache import RowCache, empty_cache
 _LEAST_CURVATURE = 1e-12
 #: A working set is optimised until its violation is this fraction of that of all variables.
 _INNER_FRACTION = 0.1
+#: But not below this fraction of `tol`, which leaves room for a violation by the other variables. With 0.5
+#: instead, 2400 free variables take 7 % more steps.
+_INNER_TOL = 0.8
 #: The most steps in one working set, per variable.
 _INNER_STEPS = 20
 #: Variables of a working set, if the cache of kernel rows is smaller.
@@ -36,7 +39,11 @@ _LEAST_WORKING_SET = 64
 #: A larger working set is taken, if one has fewer places per free variable than the inverse of this.
 _FREE_FRACTION = 1.0
 #: With more free variables per place of the largest working set all variables are optimised together.
-_MOST_FREE = 1.25
+_MOST_FREE = 1.0
+#: The largest working set, per `SMO_WORKING_SET`, if all rows fit into memory. Sets that hold all free
+#: variables take fewer steps, and steps on all variables cost more. CPU, n = 5000, time with it and without:
+#: 0.79 to 0.82 on four kinds of data with C = 10 and 2200 to 2400 free, 0.73 with C = 100 and 2800 free.
+_LARGE = 3
 _UNROLLED = 16  # blocks that are compared with each other before the maximum of one is taken
 
 
@@ -132,6 +139,8 @@ def solve_dual(
     sizes = sorted({min(size, most) for size in (SMO_WORKING_SET // 2, SMO_WORKING_SET, 2 * SMO_WORKING_SET)})
     kernel = rows, block, diagonal
     slots = _LEAST_WORKING_SET if rows_are_cheap else capacity
+    if capacity == n and n_variables > _LARGE * SMO_WORKING_SET:
+        sizes.append(_LARGE * SMO_WORKING_SET)
     whole_fits = capacity == n
     found = _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, slots, whole_fits)
     if not whole_fits:
@@ -247,9 +256,11 @@ def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capaci
     def improve(size, state):
         """(The indices of a working set of this size, the changes of its variables, its steps), padded."""
         variables, residuals = state.variables.ravel(), state.residuals.ravel()
-        chosen = _choose_working_set(variables, residuals, lower, upper, size)
+        # The largest set is for the free variables; those that should become free are few by then.
+        share = size // (16 if size == _LARGE * SMO_WORKING_SET else 4)
+        chosen = _choose_working_set(variables, residuals, lower, upper, size, share)
         kernel_rows = (chosen % n).astype(jnp.int32)
-        inner_tol = jnp.maximum(0.5 * tol, state.inner_fraction * state.violation)
+        inner_tol = jnp.maximum(_INNER_TOL * tol, state.inner_fraction * state.violation)
         most_steps = jnp.minimum(_INNER_STEPS * size, max_steps - state.n_steps)
         after, _, n_steps = _optimise(
             block(kernel_rows),
@@ -298,8 +309,8 @@ def _solve_by_working_sets(kernel, problem, tol, max_steps, start, sizes, capaci
     return DualSolution(last.variables, last.residuals, last.n_steps, last.violation)
 
 
-def _choose_working_set(variables, residuals, lower, upper, size):
-    """The indices of a quarter of the set that should grow, a quarter that should shrink, then free ones.
+def _choose_working_set(variables, residuals, lower, upper, size, share):
+    """The indices of a `share` that should grow, one that should shrink, then free ones, `size` in all.
 
     The free variables have to move with the others. With half of the set for them, twelve working sets of
     1024 variables instead of fourteen solved 5000 rows with C = 1, and 21 instead of 37 with C = 10.
@@ -313,15 +324,15 @@ def _choose_working_set(variables, residuals, lower, upper, size):
     none, excluded = jnp.float32(-1e30), jnp.float32(-jnp.inf)
     grow = jnp.where(can_grow, excess, none)
     fall = jnp.where(can_fall, -excess, none)
-    first = lax.top_k(grow, size // 4)[1]
+    first = lax.top_k(grow, share)[1]
     taken = jnp.zeros(variables.shape, bool).at[first].set(True)
-    second = lax.top_k(jnp.where(taken, excluded, fall), size // 4)[1]
+    second = lax.top_k(jnp.where(taken, excluded, fall), share)[1]
     taken = taken.at[second].set(True)
     bonus = jnp.where(can_grow & can_fall, jnp.float32(2), 0)
     # Violations in [−1, 1] and a bonus of 2 for free variables.
     rank = jnp.maximum(grow, fall) / jnp.maximum(jnp.max(jnp.abs(excess)), jnp.float32(1e-30))
     rank = jnp.where(can_grow | can_fall, rank + bonus, none)
-    third = lax.top_k(jnp.where(taken, excluded, rank), size - 2 * (size // 4))[1]
+    third = lax.top_k(jnp.where(taken, excluded, rank), size - 2 * share)[1]
     return jnp.concatenate([first, second, third])
 
 
