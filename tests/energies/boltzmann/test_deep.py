@@ -17,6 +17,7 @@ from energax.energies import (
     DeepBoltzmannMachine,
     GaussianUnits,
     Recognition,
+    RectifiedUnits,
     pretrain_rbms,
 )
 from energax.energies._boltzmann.greedy import TwinRBM
@@ -241,7 +242,9 @@ def test_greedy_layers_then_up_down_raise_the_bound_of_the_network():
 
 def test_greedy_layers_see_copies_weights_and_draws_of_the_layer_below(monkeypatch):
     """Copies of x at the bottom and of z at the top stand for the layers that are not there."""
-    seen = []
+    seen, checked = [], []
+    check = lambda done, data, learner, *, weights=None: checked.append(weights)
+    monkeypatch.setattr("energax.energies._boltzmann.greedy.check_phases", check)
 
     def record(start, data, learner, *, weights, **options):
         seen.append((start, data["x"], weights))
@@ -256,6 +259,7 @@ def test_greedy_layers_see_copies_weights_and_draws_of_the_layer_below(monkeypat
     assert [(s.n_visible_copies, s.n_hidden_copies) for s, _, _ in seen] == [(2, 1), (2, 2), (1, 2)]
     assert [rows.shape for _, rows, _ in seen] == [(3, 2, 3), (3, 2, 3), (3, 1, 3)]
     assert all(given is weights for _, _, given in seen)
+    assert all(given is weights for given in checked)
     # The field of an active unit is 2 · 20 − 30 with both copies of x, 20 − 30 with one.
     assert np.array_equal(seen[1][1][:, 0], x) and np.array_equal(seen[1][1][:, 1], x)
     seen.clear()
@@ -287,8 +291,26 @@ def test_deep_models_are_saved_and_bad_stacks_are_named(tmp_path, dbn):
     save(dbn, tmp_path / "dbn.safetensors")
     again = load(tmp_path / "dbn.safetensors")
     assert isinstance(again.recognition[0], Recognition) and again.spaces == dbn.spaces
+    apart = [RBM.random(3, 2, key=0), RBM.random(4, 2, key=0)]
+    learner = Descent(ContrastiveDivergence())
+    for stack in (
+        DeepBeliefNetwork.from_rbms,
+        DeepBoltzmannMachine.from_rbms,
+        lambda rbms: pretrain_rbms(rbms, np.zeros((2, 3)), learner, key=0),
+    ):
+        with pytest.raises(BadInput, match=r"rbms\[0\].*Binary\(2\) below Binary\(4\)"):
+            stack(apart)
+        with pytest.raises(BadInput, match="rbms"):
+            stack([])
     with pytest.raises(BadInput, match=r"layers\[0\].*Binary\(2\) below Binary\(4\)"):
-        DeepBeliefNetwork.from_rbms([RBM.random(3, 2, key=0), RBM.random(4, 2, key=0)])
+        DeepBeliefNetwork(apart[:1], apart[1])
+    with pytest.raises(BadInput, match=r"recognition\[0\].*\(2, 3\)"):
+        DeepBeliefNetwork(apart[:1], RBM.random(2, 2, key=0), [Recognition(jnp.zeros((2, 3)), jnp.zeros(3))])
+    counts = [RBM.random(3, 2, key=0, hidden=RectifiedUnits(2))]
+    with pytest.raises(BadInput, match=r"rbms\[0\].*RectifiedUnits.*binary"):
+        DeepBoltzmannMachine.from_rbms(counts)
+    with pytest.raises(BadInput, match=r"rbms\[0\].*RectifiedUnits.*binary"):
+        pretrain_rbms(counts, np.zeros((2, 3)), learner, key=0, doubled=True)
     with pytest.raises(BadInput, match=r"weights\[1\].*\(3, 2\)"):
         DeepBoltzmannMachine((jnp.zeros((4, 3)), jnp.zeros((2, 2))), tuple(jnp.zeros(n) for n in (4, 3, 2)))
     with pytest.raises(BadInput, match="sizes"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from ..._util.methods import plain_method
 from ...energy import Energy, log_partition_cost
 from ...errors import BadInput
 from ...finite import ENUMERATION_LIMIT
-from .layers import layer_names
+from .layers import check_rbms, layer_names
 from .rbm import RBM
 from .units import Units
 
@@ -69,21 +68,23 @@ class DeepBeliefNetwork(Energy):
         check_arguments({"top": top}, top=_RBM)
         self.layers, self.top = check_each("layers", layers, _RBM, "RBMs, from the bottom"), top
         if recognition is None:
-            recognition = [Recognition(rbm.weight, rbm.hidden_bias) for rbm in layers]
+            recognition = [Recognition(rbm.weight, rbm.hidden_bias) for rbm in self.layers]
         expected = instance(Recognition, "a Recognition of energax.energies")
         self.recognition = check_each("recognition", recognition, expected, "one for every directed layer")
         stack = (*self.layers, top)
         if not self.layers or len(self.recognition) != len(self.layers):
             found = f"{len(self.layers)} layers, {len(self.recognition)} of recognition weights"
             raise BadInput("layers", found, "one or more, with as many recognition weights")
-        for i, (below, above) in enumerate(itertools.pairwise(stack)):
-            if below.spaces["z"] != above.spaces["x"]:
-                found = f"{below.spaces['z']!r} below {above.spaces['x']!r}"
-                raise BadInput(f"layers[{i}]", found, "hidden units that are the visible ones above")
+        check_rbms(stack, "layers")
+        for i, (rbm, q) in enumerate(zip(self.layers, self.recognition, strict=True)):
+            if tuple(q.weight.shape[-2:]) != tuple(rbm.weight.shape[-2:]):
+                found, shape = f"weights of shape {q.weight.shape}", f"{rbm.weight.shape}, as of its layer"
+                raise BadInput(f"recognition[{i}]", found, shape)
 
     @classmethod
     def from_rbms(cls, rbms: Sequence[RBM]) -> DeepBeliefNetwork:
         """Return the network of a stack of RBMs, from the bottom, as `pretrain_rbms` learns it."""
+        rbms = check_rbms(rbms)
         return cls(rbms[:-1], rbms[-1])
 
     @classmethod
