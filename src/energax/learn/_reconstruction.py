@@ -27,7 +27,8 @@ class GaussianNoise(eqx.Module):
         check_arguments(self, scale=WEIGHT)
 
     def __call__(self, key: Any, x: Any) -> Any:
-        return x + self.scale * jax.random.normal(key, x.shape, x.dtype)
+        noise = jax.random.normal(key, x.shape, jnp.result_type(x.dtype, float))
+        return x + self.scale * noise
 
 
 class MaskingNoise(eqx.Module):
@@ -153,6 +154,7 @@ class Reconstruction(Objective):
         if self.sparsity is not None:
             terms["sparsity"] = self.sparsity(jax.vmap(energy.encode)(seen), batch.weight)
         if not (isinstance(self.contraction, int | float) and self.contraction == 0):
-            slopes = jax.vmap(jax.jacrev(energy.encode))(filled.data["x"])
+            x = filled.data["x"]  # categories are numbers for the encoder
+            slopes = jax.vmap(jax.jacrev(energy.encode))(x.astype(jnp.result_type(x.dtype, float)))
             terms["contraction"] = self.contraction * batch.mean((slopes**2).sum((1, 2)))
         return terms, carry
