@@ -8,7 +8,18 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from energax import Mixture
-from energax.energies import Categorical, Columns, EnergyPrior, Gaussian, Gaussians, StandardNormal
+from energax.energies import (
+    Bernoulli,
+    Categorical,
+    Columns,
+    EnergyPrior,
+    Gaussian,
+    Gaussians,
+    MixtureLikelihood,
+    Poisson,
+    StandardNormal,
+    StudentT,
+)
 from energax.errors import BadInput
 from energax.estimators import (
     VAE,
@@ -19,6 +30,7 @@ from energax.estimators import (
     VaDE,
 )
 from energax.estimators._base import ConvergenceWarning
+from energax.estimators._neural.vae_networks import output_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Importance")  # warns that bounds of few draws are loose
 
@@ -86,7 +98,46 @@ def test_columns_of_mixed_kinds_are_fitted_with_missing_values():
         model.score_samples([[0.0, 5.0, 0.0]])
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "expected"),
+    [
+        # Poisson and Gaussian columns in an order of their own, beside a coin: 1, log 3, 0.
+        (Columns([(Poisson(), [1]), (Bernoulli(), [2]), (Gaussian(1.0), [0])]), [np.log(3), 0, 1e3]),
+        # Logits of the components, then their outputs; categories have neither mean nor unit.
+        (Columns([(Categorical(2), [2]), (MixtureLikelihood(Poisson(), 2), [1]), (StudentT(), [0])]),
+         [0, 0, 0, 0, np.log(3), np.log(3), 1e3]),
+    ],
+    ids=["one-output", "several-outputs"],
+)  # fmt: skip
+def test_outputs_of_zero_are_the_means_of_columns_of_mixed_kinds(likelihood, expected):
+    """Else counts near 50 would start at a rate of e⁵⁰, and a column near 1000 would never be reached."""
+    shift, scale = jnp.array([1e3, 3.0, 0.4]), jnp.array([7.0, 2.0, 0.5])
+    (layer,) = output_layers(likelihood, shift, scale)
+    np.testing.assert_allclose(layer(jnp.zeros(len(expected))), expected, rtol=1e-6)
+    x = RNG.normal(size=(60, 3)) * [5, 0, 0] + [1e3, 0, 0]
+    x[:, 1:] = np.c_[RNG.poisson(50, 60), RNG.integers(0, 2, 60)]
+    model = VAE(1, (4,), likelihood=likelihood, n_importance=20, **(QUICK | {"max_iter": 2})).fit(x)
+    assert np.isfinite(model.history_["objective"]).all() and model.history_["objective"][0] < 100
+
+
+def test_draws_of_a_class_keep_the_digits_of_large_columns():
+    """Seconds since 1970 are 128 apart in float32."""
+    X = 1.7e9 + 10 * RNG.normal(size=(60, 1))
+    model = ConditionalVAE(1, (4,), **(QUICK | {"max_iter": 2})).fit(X, np.arange(60) % 2)
+    drawn = model.sample(np.zeros(200, int))
+    assert 5 < drawn.std() < 20 and abs(drawn.mean() - 1.7e9) < 5
+
+
+def test_a_class_of_weight_zero_is_never_predicted():
+    y = np.arange(60) % 3
+    model = ConditionalVAE(1, (4,), n_importance=5, **(QUICK | {"max_iter": 2}))
+    model.fit(LINE[:60], y, sample_weight=(y < 2).astype(float))
+    assert (model.predict_proba(LINE[:60])[:, 2] == 0).all()
+
+
 def test_bad_settings():
+    with pytest.raises(BadInput, match=r"beta_warmup.*2 with samples=3.*several samples"):
+        VAE(2, (4,), samples=3, beta_warmup=2).fit(LINE)
     with pytest.raises(BadInput, match="n_components=2"):
         VAE(2, (4,), prior=StandardNormal(3)).fit(LINE)
     with pytest.raises(BadInput, match="several samples"):
