@@ -9,7 +9,7 @@ from quick import evaluate
 
 from energax import Energy, fit
 from energax.batch import Batch
-from energax.energies import RBM, Decoder, GaussianRBM, Linear, NeuralEnergy
+from energax.energies import RBM, ConditionalRBM, Decoder, GaussianRBM, Linear, NeuralEnergy
 from energax.errors import BadInput, Unsuitable
 from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood
 from energax.missing import Masked
@@ -219,3 +219,10 @@ def test_both_phases_together_have_the_terms_and_the_gradient_of_each_alone(n_ch
 
         found.append(evaluate(lambda loss=loss: jax.value_and_grad(loss, has_aux=True)(rbm)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)
+
+
+def test_missing_inputs_are_refused():
+    machine = ConditionalRBM.random(1, 2, 2, key=0)
+    rows = {"x": np.ones((2, 2)), "u": np.array([[1.0], [np.nan]])}
+    with pytest.raises(Unsuitable, match="missing values of 'u'"):
+        fit(machine, rows, Descent(ContrastiveDivergence()), key=0, epochs=1)

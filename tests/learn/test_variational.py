@@ -204,3 +204,13 @@ def test_units_are_active_if_their_means_vary_over_rows_with_weight():
     count = lambda weight: float(evaluate(lambda: count_active(means, jnp.asarray(weight))))
     assert count([1.0, 1.0, 1.0, 1.0]) == 2 and count([1.0, 2.0, 0.0, 3.0]) == 1
     assert count([0.0, 2.0, 0.0, 0.0]) == 0
+
+
+@pytest.mark.parametrize("encoder", [Encoder.random(5, 2, key=0), lambda x, y: None], ids=["size", "names"])
+def test_an_encoder_that_does_not_take_the_rows_is_named(encoder):
+    with pytest.raises(BadInput, match=r"encoder.*fails for x of shape \(3,\)"):
+        ELBO(encoder).check(decoder(), {"x": ROWS})
+
+
+def test_a_beta_of_one_of_any_kind_is_the_bound():
+    assert ELBO(posterior, 3, beta=np.float32(1)).samples == 3

@@ -290,6 +290,8 @@ def test_bad_arguments():
         Flow(LULinear.random(2), Categorical(2))
     with pytest.raises(BadInput, match="context_name"):
         Flow(LULinear.random(2), 2, context_name="x")
+    sizes = Flow.random(np.int64(2), context=np.int64(1), key=0, **SMALL).spaces
+    assert sizes == {"x": Real(2), "y": Real(1)}
     flow = Flow.random(2, key=0, **SMALL)
     with pytest.raises((BadInput, Unsuitable), match=r"missing|NaN"):
         fit(flow, {"x": np.array([[np.nan, 1.0]], np.float32)}, learner(), epochs=1, key=0)

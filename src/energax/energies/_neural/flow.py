@@ -73,8 +73,8 @@ class Flow(Energy):
             if value is not None and not isinstance(value, Space):
                 WHOLE.check(name, value)
         self.bijection = bijection
-        self.space = Real(space) if isinstance(space, int) else space
-        self.context = Real(context) if isinstance(context, int) else context
+        self.space = space if isinstance(space, Space) else Real(int(space))
+        self.context = context if isinstance(context, Space | None) else Real(int(context))
         self.context_name = context_name
         if not isinstance(self.space, Real):
             raise BadInput("space", repr(self.space), "Real(…)", "Map the variable to ℝ first.")
@@ -104,8 +104,8 @@ class Flow(Energy):
             check_arguments(locals(), space=WHOLE)
         if not isinstance(context, Space):
             check_arguments(locals(), context=WHOLE | NONE)
-        d = space if isinstance(space, int) else space.size
-        context = Real(context) if isinstance(context, int) else context
+        d = space.size if isinstance(space, Space) else int(space)
+        context = context if isinstance(context, Space | None) else Real(int(context))
         made = flow_layers(d, key=key, n_context=_context_size(context), **layers)
         return cls(made, space, context, context_name)
 
