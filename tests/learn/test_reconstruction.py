@@ -83,6 +83,15 @@ def test_tied_layers_are_transposed():
     np.testing.assert_allclose(found[1], V.T @ sigmoid(W.T @ code), rtol=1e-5)
 
 
+def test_tied_layers_start_anew_in_every_restart():
+    start = Autoencoder(TiedLayers.random([4, 3, 2], key=0, activation=jnp.tanh), 4)
+    found = fit(start, {"x": PLANE}, Descent(Reconstruction(), optax.sgd(0.0)), n_init=3, epochs=1, key=0)
+    weights = np.stack([one.energy.network.weights[0] for one in found.restarts])
+    assert weights.shape == (3, 3, 4) and np.unique(weights).size == weights.size
+    assert np.abs(weights).max() <= (6 / 7) ** 0.5 and weights.std() > 0.4
+    assert found.energy.network.activation is jnp.tanh
+
+
 def test_the_penalties_by_hand():
     """One sigmoid layer: ∂h_j/∂x = h_j (1 − h_j) W_j (Rifai et al. 2011, equation 8)."""
     W, weight = np.array([[1.0, -2.0], [0.5, 0.3]]), np.array([1.0, 3.0, 0.0])

@@ -218,6 +218,16 @@ def noisy_patterns(n=400, flips=0.05):
     return ((x + (rng.random(x.shape) < flips)) % 2).astype(np.float32)
 
 
+def test_a_proposal_of_two_directed_layers_has_the_probability_of_both():
+    network = shaken(DeepBeliefNetwork.random((3, 2, 2, 2), key=0, scale=1.0))
+    x, z = jnp.array([1.0, 0.0, 1.0]), jnp.asarray(bits(2), jnp.float32)
+    values, log_q = evaluate(lambda: network.propose(jax.random.key(0), x=x))
+    log_proposal = lambda z1, z2: network.log_proposal(x=x, z1=z1, z2=z2)
+    np.testing.assert_allclose(log_q, evaluate(lambda: log_proposal(**values)), rtol=1e-5)
+    every = evaluate(lambda: jax.vmap(lambda a: jax.vmap(lambda b: log_proposal(a, b))(z))(z))
+    np.testing.assert_allclose(logsumexp(every), 0, atol=1e-5)
+
+
 def test_a_deep_machine_learns_with_a_mean_field_and_a_persistent_phase():
     """Independent columns have −6 log 2 = −4.16; exact learning reaches −3.31 in as many epochs."""
     x = noisy_patterns(600, flips=0.12)
@@ -265,6 +275,15 @@ def test_greedy_layers_see_copies_weights_and_draws_of_the_layer_below(monkeypat
     seen.clear()
     pretrain_rbms(stack[:2], x, still, **options)
     assert [type(s) for s, _, _ in seen] == [RBM, RBM] and np.array_equal(seen[1][1], 0 * x)
+
+
+def test_a_deep_machine_of_rbms_has_their_weights_and_the_mean_of_two_inner_biases():
+    low, high = (shaken(RBM.random(n, 2, key=0), seed) for n, seed in ((3, 1), (2, 2)))
+    machine = DeepBoltzmannMachine.from_rbms([low, high])
+    expected = (low.bias, (low.hidden_bias + high.bias) / 2, high.hidden_bias)
+    for found, bias in zip(machine.biases, expected, strict=True):
+        np.testing.assert_allclose(found, bias, rtol=1e-6)
+    assert machine.weights[0] is low.weight and machine.weights[1] is high.weight
 
 
 def test_the_likelihood_of_a_small_deep_machine_is_maximised_exactly():
