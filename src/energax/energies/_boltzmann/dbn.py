@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from ..._util.arguments import MATRIX, VECTOR, WHOLE, check_arguments, check_each, instance
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
+from ...distributions import log_prob
 from ...energy import Energy, log_partition_cost
 from ...errors import BadInput
 from ...finite import ENUMERATION_LIMIT
@@ -217,13 +218,13 @@ class DeepBeliefNetwork(Energy):
         for i, sub in enumerate(jax.random.split(key, len(self.layers))):
             q = self.recognise(i, below)
             below = q.sample(sub).astype(self.spaces[self.names[i + 1]].jax_dtype)
-            values[self.names[i + 1]], log_q = below, log_q + q.log_prob(below)
+            values[self.names[i + 1]], log_q = below, log_q + log_prob(q, below)
         return values, log_q
 
     def log_proposal(self, **values):
         """Return log q(z₁, …, z_m | x)."""
         each = enumerate(zip(self.names[:-2], self.names[1:-1], strict=True))
-        return sum(self.recognise(i, values[below]).log_prob(values[above]) for i, (below, above) in each)
+        return sum(log_prob(self.recognise(i, values[below]), values[above]) for i, (below, above) in each)
 
     def inference(self, task):
         """The method of the family: lower bounds of log p(x), and draws from the top down."""
