@@ -124,8 +124,8 @@ class TiedLayers(eqx.Module):
     def reinitialised(self, key: Any) -> TiedLayers:
         """Return the layers with new weights, as those of `random`, and biases of 0."""
         sizes = [self.weights[0].shape[-1], *[weight.shape[-2] for weight in self.weights]]
-        functions = {"activation": self.activation, "code_activation": self.code_activation}
-        new = TiedLayers.random(sizes, key=key, **functions)
+        code_activation = self.code_activation
+        new = TiedLayers.random(sizes, key=key, activation=self.activation, code_activation=code_activation)
         return jax.tree.map(lambda a, old: a.astype(old.dtype), new, self)
 
     def encode(self, x: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from quick import evaluate
 from scipy.special import expit, logsumexp
 
-from energax import fit, load, log_partition, log_prob, sample, save
+from energax import Batch, fit, load, log_partition, log_prob, sample, save
 from energax.energies import (
     RBM,
     DeepBeliefNetwork,
@@ -21,6 +21,7 @@ from energax.energies import (
     pretrain_rbms,
 )
 from energax.energies._boltzmann.greedy import TwinRBM
+from energax.energies._boltzmann.mean_field import settle
 from energax.energy import Energy, enumerated_free_energy
 from energax.errors import BadInput, Unsuitable
 from energax.estimate import Estimate
@@ -248,6 +249,55 @@ def test_greedy_layers_then_up_down_raise_the_bound_of_the_network():
     assert before > -3.7 and after > before + 0.05
     moved = tuned.energy.recognition[0].weight - tuned.energy.layers[0].weight
     assert np.abs(moved).max() > 0.01  # the two directions are untied
+
+
+def saturated():
+    """A network whose draws are certain: every unit copies the one below, or above."""
+    copy = RBM(60.0 * jnp.eye(2), jnp.full(2, -30.0), jnp.full(2, -30.0))
+    return DeepBeliefNetwork([copy], copy)
+
+
+def test_phases_of_up_down_by_hand():
+    """Draws are certain: z₁ = z₂ = x, and the top stays where it is. Rows of weight 0 do not count."""
+    x, weight = jnp.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), jnp.array([1.0, 3.0, 0.0])
+    network, batch = saturated(), Batch({"x": x}, weight)
+    top = jax.vmap(lambda z: network.top.free_energy(x=z))(x)
+    mean = float(weight @ top) / 4
+    terms, carry = evaluate(lambda: UpDown(2)(network, batch, None, jax.random.key(0)))
+    assert carry is None
+    np.testing.assert_allclose([terms["wake"], terms["top"], terms["sleep"]], [mean, -mean, 0], atol=1e-3)
+    # Persistent chains stay as many as they were, and where they were, whatever the rows are.
+    objective = UpDown(1, persistent=True)
+    carry = evaluate(lambda: objective.init(network, Batch({"x": x[:2]}, jnp.ones(2)), jax.random.key(1)))
+    terms, chains = evaluate(lambda: objective(network, batch, carry, jax.random.key(2)))
+    assert np.array_equal(chains["x"], x[:2]) and np.array_equal(chains["z"], x[:2])
+    np.testing.assert_allclose([terms["wake"], terms["top"]], [mean, -top[:2].mean()], rtol=1e-4)
+
+
+def test_dreams_are_drawn_from_the_top_after_its_sweeps():
+    """A top without couplings forgets where it began: dreams have the rates of its biases."""
+    still = RBM(jnp.zeros((2, 2)), jnp.array([30.0, -30.0]), jnp.zeros(2))
+    network = DeepBeliefNetwork(saturated().layers, still)
+    batch = Batch({"x": jnp.array([[0.0, 1.0]])}, jnp.ones(1))
+    gradient = evaluate(
+        lambda: jax.grad(lambda n: UpDown(1)(n, batch, None, jax.random.key(0))[0]["sleep"])(network)
+    )
+    # z₁ of the dream is (1, 0), and so is x below it; q(z₁ | x) is right there, so that nothing is learned.
+    np.testing.assert_allclose(gradient.recognition[0].bias, 0, atol=1e-6)
+    wrong = DeepBeliefNetwork(network.layers, still, [Recognition(jnp.zeros((2, 2)), jnp.zeros(2))])
+    gradient = evaluate(
+        lambda: jax.grad(lambda n: UpDown(1)(n, batch, None, jax.random.key(0))[0]["sleep"])(wrong)
+    )
+    np.testing.assert_allclose(gradient.recognition[0].bias, [-0.5, 0.5], atol=1e-6)
+    np.testing.assert_allclose(gradient.recognition[0].weight, [[-0.5, 0.5], [0, 0]], atol=1e-6)
+
+
+def test_mean_field_rates_settle_at_a_fixed_point():
+    rng = np.random.default_rng(0)
+    coupling, field = 0.8 * rng.normal(size=(5, 5)), rng.normal(size=5)
+    coupling = np.triu(coupling, 1) + np.triu(coupling, 1).T
+    rates = evaluate(lambda: settle(jnp.asarray(coupling, jnp.float32), jnp.asarray(field, jnp.float32)))
+    np.testing.assert_allclose(rates, expit(field + coupling @ np.asarray(rates)), atol=1e-4)
 
 
 def test_greedy_layers_see_copies_weights_and_draws_of_the_layer_below(monkeypatch):

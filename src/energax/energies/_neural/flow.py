@@ -130,11 +130,14 @@ class Flow(Energy):
         return super().knows(what, names)
 
     def initialise(self, key, data, weight):
-        """New weights, and normalisation layers fitted to the rows."""
+        """New weights, and normalisation layers fitted to the rows; a hidden context is drawn at random."""
         x = asarray(data["x"])
         context = None
         if self.context is not None:
-            context = jax.vmap(self._context_vector)(asarray(data[self.context_name]))
+            value = data.get(self.context_name)
+            if value is None:
+                value = jax.random.randint(key, (len(x), *self.context.shape), 0, self.context.k)
+            context = jax.vmap(self._context_vector)(asarray(value))
         x = x.reshape(len(x), -1).astype(self._dtype)
         new = self.bijection.initialise(key, x, weight, context)
         return Flow(new, self.space, self.context, self.context_name)
