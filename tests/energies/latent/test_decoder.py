@@ -21,7 +21,7 @@ from energax.errors import BadInput, Intractable, Unsuitable
 from energax.infer import Importance
 from energax.learn import ELBO, Descent
 from energax.missing import Masked
-from energax.nn import ConditionalEncoder
+from energax.nn import ConditionalEncoder, Encoder
 from energax.spaces import Binary, Categorical, Real
 
 
@@ -53,6 +53,15 @@ def test_missing_coordinates_of_x_drop_their_terms():
     each = evaluate(lambda: jnp.stack([-decoder(x=x.at[1].set(v), z=z) for v in (0.0, 1.0)]))
     found = evaluate(lambda: decoder(x=partly, z=z))
     np.testing.assert_allclose(found, -np.logaddexp.reduce(np.asarray(each)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("sees_mask", [False, True])
+def test_encoders_read_zeros_for_missing_coordinates_and_the_mask_beside_them(sees_mask):
+    encoder = Encoder.random(3, 2, key=0, sees_mask=sees_mask, width=4)
+    holes = Masked(jnp.array([1.0, 7.0, -2.0]), jnp.array([True, False, True]))
+    given = jnp.array([1.0, 0.0, -2.0, 1.0, 0.0, 1.0]) if sees_mask else jnp.array([1.0, 0.0, -2.0])
+    mean, expected = evaluate(lambda: (encoder(x=holes).mean, encoder.network(given)[:2]))
+    np.testing.assert_allclose(mean, expected, rtol=1e-6)
 
 
 def test_discrete_latents_are_enumerated_and_relax_to_the_same_energy():

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 
 from energax import Mixture
 from energax.energies import (
@@ -15,6 +16,7 @@ from energax.energies import (
     EnergyPrior,
     Gaussian,
     Gaussians,
+    LadderPrior,
     MixtureLikelihood,
     Poisson,
     StandardNormal,
@@ -81,6 +83,16 @@ def test_a_linear_gaussian_is_learned_with_any_prior(prior):
     first = model.history_["objective"][0]
     model.partial_fit(LINE)
     assert model.history_["objective"][-1] < first
+
+
+def test_clones_share_immutable_modules_and_can_be_saved(tmp_path):
+    """A deep copy of a compiled function, such as jax.nn.silu, has no name to save."""
+    prior = LadderPrior.random((1, 1), key=0)
+    original = VAE(2, (4,), prior=prior, n_importance=20, **(QUICK | {"max_iter": 1}))
+    model = clone(original).set_params(max_iter=2).fit(LINE)
+    assert model.prior is prior and original.max_iter == 1
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(VAE.load(tmp_path / "model").transform(LINE), model.transform(LINE))
 
 
 def test_columns_of_mixed_kinds_are_fitted_with_missing_values():
