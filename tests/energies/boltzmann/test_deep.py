@@ -253,7 +253,7 @@ def test_greedy_layers_then_up_down_raise_the_bound_of_the_network():
 
 def saturated():
     """A network whose draws are certain: every unit copies the one below, or above."""
-    copy = RBM(60.0 * jnp.eye(2), jnp.full(2, -30.0), jnp.full(2, -30.0))
+    copy = RBM(60.0 * jnp.eye(2), jnp.array([-25.0, -35.0]), jnp.full(2, -30.0))
     return DeepBeliefNetwork([copy], copy)
 
 
