@@ -217,9 +217,9 @@ class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of `predict_proba`, (n_samples, k)."""
+        joint = self.log_likelihoods(X)
         with np.errstate(divide="ignore"):  # a class of weight 0
-            log_prior = np.log(self.class_prior_)
-        joint = self.log_likelihoods(X) + log_prior
+            joint = joint + np.log(self.class_prior_)
         joint = (joint - joint.max(1, keepdims=True)).astype(self.dtype_)
         return joint - np.log(np.exp(joint).sum(1, keepdims=True))
 
