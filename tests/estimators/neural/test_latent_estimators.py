@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from energax.energies import (
     Bernoulli,
     Categorical,
     Columns,
+    Decoder,
     EnergyPrior,
     Gaussian,
     Gaussians,
@@ -32,7 +34,10 @@ from energax.estimators import (
     VaDE,
 )
 from energax.estimators._base import ConvergenceWarning
+from energax.estimators._neural.latent_rows import posterior_means
 from energax.estimators._neural.vae_networks import output_layers
+from energax.missing import Masked
+from energax.nn import Encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:Importance")  # warns that bounds of few draws are loose
 
@@ -199,6 +204,32 @@ def test_weights_of_rows_are_those_of_classes_and_clusters():
     clusters = VaDE(2, 1, (8,), pretrain_iter=30, n_importance=20, **(QUICK | {"max_iter": 1}))
     clusters.fit(X, sample_weight=weights)
     assert abs(clusters.cluster_weights_.max() - 0.75) < 0.05
+
+
+@pytest.mark.filterwarnings("ignore:VaDE")
+def test_the_best_of_several_starts_is_kept(monkeypatch):
+    losses, finish = [], VaDE._finish
+    record = lambda self, data: (losses.append(self.fit_.loss), finish(self, data))
+    monkeypatch.setattr(VaDE, "_finish", record)
+    model = VaDE(2, 1, (4,), pretrain_iter=2, n_init=3, n_importance=5, **(QUICK | {"max_iter": 2})).fit(LINE)
+    assert len(set(losses)) == 3 and model.fit_.loss == min(losses)
+
+
+def test_imputed_means_do_not_depend_on_the_encoder():
+    """x₁ = z + noise, x₂ = z: E[x₂ | x₁ = 1] = 0.8, for a proposal N(2, 1), and 0.92 without its density."""
+    energy = Decoder(_twice, 1, Gaussian(0.5))
+    encoder = Encoder(_shifted)
+    rows = Masked(np.tile(np.float32([1, 0]), (200, 1)), np.tile([True, False], (200, 1)))
+    found = posterior_means(energy, encoder, rows, jax.random.key(0), 4)
+    assert abs(found[:, 1].mean() - 0.8) < 0.03  # 0.004 by chance, and a bias of 100 draws
+
+
+def _twice(z):
+    return jnp.concatenate([z, z])
+
+
+def _shifted(x):
+    return jnp.array([2.0, 0.5413])  # softplus⁻¹(1)
 
 
 # -- autoencoders ------------------------------------------------------------------------------------------
