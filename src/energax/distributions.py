@@ -135,6 +135,24 @@ def is_discrete(distribution: Any) -> bool | None:
     return getattr(getattr(distribution, "support", None), "is_discrete", None)
 
 
+def log_prob(distribution: Any, value: Any) -> Any:
+    """log p of values, with the derivative value − σ(logit) of Bernoulli coordinates at every logit.
+
+    That of NumPyro is 1 or 0 at a logit of exactly 0, where its formula has a kink.
+
+    >>> from numpyro.distributions import Bernoulli
+    >>> float(jax.grad(lambda logit: log_prob(Bernoulli(logits=logit), 1.0))(0.0))
+    0.5
+    """
+    from numpyro import distributions as d
+
+    base = _base(distribution)
+    if not isinstance(base, d.BernoulliLogits):
+        return distribution.log_prob(value)
+    terms = value * base.logits - softplus(base.logits)
+    return terms.sum(tuple(range(terms.ndim - len(distribution.event_shape), terms.ndim)))
+
+
 def rsample(distribution: Any, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
     """Draws with a gradient in the parameters, where the distribution has such draws."""
     draw = getattr(distribution, "rsample", distribution.sample)

@@ -164,6 +164,14 @@ class Reconstructs(Protocol):
         """The code of one example, (k,)."""
 
 
+class HiddenMeans(Protocol):
+    def hidden_means(self, x: Any) -> Any:
+        """E[z | x] as a vector; of categories, which have no mean, the probabilities of all values.
+
+        Used by: `nn.HiddenMeans`.
+        """
+
+
 class Inference(Protocol):
     def inference(self, task: str) -> str | None:
         """The name of the inference method that suits this family of energies, or None.

@@ -9,7 +9,7 @@ from quick import evaluate
 
 from energax import Energy, fit
 from energax.batch import Batch
-from energax.energies import RBM, Decoder, GaussianRBM, Linear, NeuralEnergy
+from energax.energies import RBM, ConditionalRBM, Decoder, GaussianRBM, Linear, NeuralEnergy
 from energax.errors import BadInput, Unsuitable
 from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood
 from energax.missing import Masked
@@ -219,3 +219,25 @@ def test_both_phases_together_have_the_terms_and_the_gradient_of_each_alone(n_ch
 
         found.append(evaluate(lambda loss=loss: jax.value_and_grad(loss, has_aux=True)(rbm)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)
+
+
+def test_missing_inputs_are_refused():
+    machine = ConditionalRBM.random(1, 2, 2, key=0)
+    rows = {"x": np.ones((2, 2)), "u": np.array([[1.0], [np.nan]])}
+    with pytest.raises(Unsuitable, match="missing values of 'u'"):
+        fit(machine, rows, Descent(ContrastiveDivergence()), key=0, epochs=1)
+
+
+def test_chains_at_the_data_have_the_weights_of_their_rows():
+    """Draws are certain, and copy the rows, so that both phases are equal; the row of weight 0 has F = 10."""
+    machine = RBM(60.0 * jnp.eye(2), jnp.array([-25.0, -40.0]), jnp.full(2, -30.0))
+    batch = Batch({"x": jnp.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])}, jnp.array([1.0, 3.0, 0.0]))
+    terms, _ = evaluate(lambda: ContrastiveDivergence(2)(machine, batch, None, jax.random.key(0)))
+    np.testing.assert_allclose([terms["positive phase"], terms["negative phase"]], [-1.25, 1.25], rtol=1e-5)
+
+
+def test_persistent_chains_start_at_rows_with_a_weight():
+    batch = Batch({"x": jnp.array([[1.0, 1.0], [0.0, 0.0]])}, jnp.array([1.0, 0.0]))
+    objective = ContrastiveDivergence(persistent=True, n_chains=20)
+    chains = evaluate(lambda: objective.init(RBM.random(2, 2, key=0), batch, jax.random.key(0)))
+    assert (chains["x"] == 1).all()

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.distributions import Bernoulli, Categorical, Gamma, Normal, Poisson
+from quick import evaluate
 from scipy.stats import norm
 
 from energax import programs
@@ -210,3 +211,13 @@ def test_a_learned_baseline_learns_the_mean_of_f():
 def test_refusals(ask, error, sentence):
     with pytest.raises(error, match=sentence):
         ask(lambda z: z, jax.random.key(0))
+
+
+@pytest.mark.parametrize("baseline", [False, True, OptimalBaseline()], ids=["none", "others", "optimal"])
+def test_scores_of_coins_start_well_at_logits_of_exactly_zero(baseline):
+    """∂ E[f(z)] / ∂ logit = p (1 − p) (f(1) − f(0)), in spite of the kink of NumPyro's formula there."""
+    f = lambda z: 4.0 * z[0] - 3.0
+    loss = lambda logits: ScoreFunction(baseline).surrogate(
+        f, Bernoulli(logits=logits).to_event(1), jax.random.key(0), 40_000
+    )
+    np.testing.assert_allclose(evaluate(lambda: jax.grad(loss)(jnp.zeros(2))), [1.0, 0.0], atol=0.05)

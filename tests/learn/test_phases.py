@@ -2,6 +2,7 @@
 
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 
 from energax import fit, log_prob
@@ -81,3 +82,22 @@ def test_tempered_chains_resume_where_they_were(tmp_path):
 def test_only_a_fit_is_checked():
     with pytest.raises(BadInput, match="result"):
         check_phases(RBM.random(2, 2, key=0), {"x": np.zeros((2, 2))})
+
+
+def test_rows_may_be_a_frame_or_have_holes_and_others_are_named():
+    data = {"x": np.eye(3)[[0, 1, 2] * 9]}
+    learner = Descent(ContrastiveDivergence(persistent=True), optax.sgd(0.0))
+    done = fit(RBM.random(3, 2, key=0), data, learner, epochs=1, key=0, initialise=True)
+    expected = check_phases(done, data, learner)
+    frame = pd.DataFrame(data["x"], columns=list("abc"))
+    assert (
+        check_phases(done, frame, learner)
+        == check_phases(done, {"x": data["x"].tolist()}, learner)
+        == expected
+    )
+    twice = np.r_[data["x"], np.full((9, 3), np.nan)]
+    assert check_phases(done, {"x": twice}, learner)["gap"] == pytest.approx(expected["gap"])
+    with pytest.raises(BadInput, match="data"):
+        check_phases(done, {"y": data["x"]}, learner)
+    with pytest.raises(BadInput, match="weights"):
+        check_phases(done, data, learner, weights=np.ones(5))

@@ -11,7 +11,18 @@ import pytest
 from quick import evaluate
 
 from energax import Batch, fit
-from energax.energies import RBM, Autoencoder, Bernoulli, Gaussian, NeuralEnergy, Scorer
+from energax.energies import (
+    RBM,
+    Autoencoder,
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    GaussianUnits,
+    NeuralEnergy,
+    RectifiedUnits,
+    Scorer,
+    SoftmaxUnits,
+)
 from energax.errors import BadInput, Unsuitable
 from energax.learn import (
     ContrastiveDivergence,
@@ -19,6 +30,7 @@ from energax.learn import (
     Descent,
     GaussianNoise,
     MaskingNoise,
+    NegativeLogLikelihood,
     Reconstruction,
     Sparsity,
 )
@@ -69,6 +81,15 @@ def test_tied_layers_are_transposed():
     found = evaluate(lambda: (tied.encode(jnp.array(x)), tied.decode(tied.encode(jnp.array(x)))))
     np.testing.assert_allclose(found[0], code, rtol=1e-5)
     np.testing.assert_allclose(found[1], V.T @ sigmoid(W.T @ code), rtol=1e-5)
+
+
+def test_tied_layers_start_anew_in_every_restart():
+    start = Autoencoder(TiedLayers.random([4, 3, 2], key=0, activation=jnp.tanh), 4)
+    found = fit(start, {"x": PLANE}, Descent(Reconstruction(), optax.sgd(0.0)), n_init=3, epochs=1, key=0)
+    weights = np.stack([one.energy.network.weights[0] for one in found.restarts])
+    assert weights.shape == (3, 3, 4) and np.unique(weights).size == weights.size
+    assert np.abs(weights).max() <= (6 / 7) ** 0.5 and weights.std() > 0.4
+    assert found.energy.network.activation is jnp.tanh
 
 
 def test_the_penalties_by_hand():
@@ -159,6 +180,46 @@ def test_features_are_the_conditional_means_of_each_layer():
         pretrain([(NeuralEnergy.random(4, key=0), layers[0][1])], X, key=0)
     with pytest.raises(BadInput, match=r"layers\[0\]"):
         pretrain([layers[0][0]], X, key=0)
+    with pytest.raises(BadInput, match="layers"):
+        pretrain(None, X, key=0)
+    for weights in (np.ones(7), -np.ones(40), np.full(40, np.nan)):
+        with pytest.raises(BadInput, match="weights"):
+            pretrain(layers, X, key=0, weights=weights)
+
+
+@pytest.mark.parametrize("units", [SoftmaxUnits(3), RectifiedUnits(4), GaussianUnits(0.5)], ids=repr)
+def test_features_of_units_are_sums_over_their_values(units):
+    """Categories have no mean, so that their features are probabilities; counts and real units have one."""
+    rbm = RBM.random(3, 2, key=0, scale=1.0, hidden=units)
+    rbm = rbm.with_biases(rbm.bias, jnp.linspace(-0.5, 1, len(rbm.hidden_bias)))
+    x = jnp.array([1.0, 0.0, 1.0])
+    if isinstance(units, GaussianUnits):
+        expected = 0.5 * np.asarray(rbm.hidden_field(x))
+    else:
+        z = np.asarray(rbm.spaces["z"].values())
+        p = np.asarray(jax.nn.softmax(-jax.vmap(lambda z: rbm(x=x, z=z))(jnp.asarray(z))))
+        expected = p @ (np.eye(3)[z].reshape(len(z), -1) if isinstance(units, SoftmaxUnits) else z)
+    np.testing.assert_allclose(HiddenMeans(rbm)(x), expected, rtol=1e-5)
+
+
+def test_weights_of_rows_of_categories_count_rows_and_are_not_rounded():
+    X, counts = RNG.integers(0, 3, (30, 2)), np.r_[np.full(10, 1), np.full(20, 2)]
+    layer = (
+        RBM.random(2, 2, key=0, visible=SoftmaxUnits(3)),
+        Descent(NegativeLogLikelihood(), optax.adam(0.1)),
+    )
+    learned = lambda X, w: pretrain([layer], X, weights=w, key=0, epochs=5, batch_size=None).fits[0]
+    repeated, weighted = learned(np.repeat(X, counts, 0), None), learned(X, counts / 4)
+    np.testing.assert_allclose(weighted.history["objective"], repeated.history["objective"], rtol=1e-5)
+
+
+def test_categories_have_slopes_and_noise_of_their_codes():
+    model = Autoencoder.random(3, 2, Categorical(3), key=0)
+    rows, objective = RNG.integers(0, 3, (6, 3)), Reconstruction(GaussianNoise(0.1), contraction=0.5)
+    terms = terms_of(objective, model, Batch({"x": jnp.asarray(rows)}, jnp.ones(6)))
+    jacobians = jax.vmap(jax.jacobian(model.network.encode))(jnp.asarray(rows, jnp.float32))
+    np.testing.assert_allclose(terms["contraction"], 0.5 * (jacobians**2).sum((1, 2)).mean(), rtol=1e-5)
+    assert np.isfinite(terms["reconstruction"])
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.distributions import MultivariateNormal, Normal
+from numpyro.distributions import Categorical, MultivariateNormal, Normal
 from quick import evaluate
 
 from energax import fit
@@ -204,3 +204,63 @@ def test_units_are_active_if_their_means_vary_over_rows_with_weight():
     count = lambda weight: float(evaluate(lambda: count_active(means, jnp.asarray(weight))))
     assert count([1.0, 1.0, 1.0, 1.0]) == 2 and count([1.0, 2.0, 0.0, 3.0]) == 1
     assert count([0.0, 2.0, 0.0, 0.0]) == 0
+
+
+@pytest.mark.parametrize("encoder", [Encoder.random(5, 2, key=0), lambda x, y: None], ids=["size", "names"])
+def test_an_encoder_that_does_not_take_the_rows_is_named(encoder):
+    with pytest.raises(BadInput, match=r"encoder.*fails for x of shape \(3,\)"):
+        ELBO(encoder).check(decoder(), {"x": ROWS})
+
+
+def test_a_beta_of_one_of_any_kind_is_the_bound():
+    assert ELBO(posterior, 3, beta=np.float32(1)).samples == 3
+
+
+class Guess(eqx.Module):
+    """q(z | x), the same for all x."""
+
+    logits: jax.Array
+
+    def __call__(self, *, x):
+        return Categorical(logits=self.logits)
+
+
+@pytest.mark.parametrize(
+    ("samples", "baseline", "beta"), [(1, False, 3.0), (1, True, 3.0), (1, 1.5, 1.0), (3, True, 1.0)]
+)
+def test_scores_have_the_gradient_of_the_sum_over_all_draws(samples, baseline, beta):
+    """E of the gradient of few rows, one of weight 0, is that of the bound by enumeration."""
+    table = jnp.array([[0.2, 1.5, -1.0], [1.0, 0.0, 2.0]])
+    energy = Decoder(lambda z: table @ z, UniformChoices(3))
+    x, start = jnp.array([1.0, 0.0]), Guess(jnp.array([0.5, -0.3, 0.1]))
+    objective = lambda q: ELBO(q, samples, ScoreFunction(baseline), beta=beta)
+
+    def exact(q):
+        log_q, z = jax.nn.log_softmax(q.logits), jnp.arange(3)
+        log_w = -jax.vmap(lambda z: energy(x=x, z=z))(z) - log_q - (beta - 1) * (log_q + jnp.log(3.0))
+        draws = jnp.stack(jnp.meshgrid(*[z] * samples)).reshape(samples, -1)
+        loss = jnp.log(samples) - jax.nn.logsumexp(log_w[draws], axis=0)
+        return jnp.exp(log_q[draws].sum(0)) @ loss
+
+    batch = Batch({"x": jnp.tile(x, (3, 1))}, jnp.array([1.0, 2.0, 0.0]))
+    loss = lambda q, key: sum(objective(q)(energy, batch, None, key)[0].values())
+    one = lambda key: jax.grad(loss)(start, key).logits
+    keys = jax.random.split(jax.random.key(0), 60_000)
+    gradients = np.asarray(jax.jit(lambda: jax.lax.map(one, keys, batch_size=5000))())
+    error = gradients.std(0, ddof=1) / np.sqrt(len(gradients))
+    assert (np.abs(gradients.mean(0) - evaluate(lambda: jax.grad(exact)(start)).logits) < 4.5 * error).all()
+
+
+def test_validation_rows_have_the_number_beta():
+    batch, key = Batch({"x": ROWS}, jnp.ones(3)), jax.random.key(0)
+    objective = ELBO(posterior, beta=3.0)
+    found, same = evaluate(
+        lambda: (objective.validate(decoder(), batch, None, key), objective(decoder(), batch, None, key)[0])
+    )
+    assert found == same and float(found["beta"]) != 0
+
+
+def test_units_are_active_by_the_weighted_variance_of_their_means():
+    means = jnp.array([[0.0, 1.0], [0.0, -1.0], [9.0, 0.0]])
+    assert count_active(means, jnp.array([1.0, 1.0, 0.0])) == 1
+    assert count_active(means, jnp.array([2.0, 1.0, 1e-3])) == 2

@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
@@ -70,6 +71,17 @@ class EnergyEstimator(SaveLoadMixin, InputValidation):
         if "impute" in vars(cls):
             setattr(cls, "impute", returns_frames(vars(cls)["impute"]))  # noqa: B010
         super().__init_subclass__(**options)
+
+    def __sklearn_clone__(self) -> Any:
+        """Return a clone that shares immutable modules, such as a prior.
+
+        Copies of compiled functions have no name, so that a clone with them could not be saved.
+        """
+        new = super().__sklearn_clone__()
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, eqx.Module):
+                setattr(new, name, value)
+        return new
 
     # -- precision and randomness ----------------------------------------------------------
 

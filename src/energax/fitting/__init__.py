@@ -2,6 +2,7 @@
 
 from ._batching import ValidatedRows as ValidatedRows
 from ._batching import check_rows as check_rows
+from ._batching import check_weights as check_weights
 from ._checkpoint import Checkpoint as Checkpoint
 from ._learner import MONITOR as MONITOR
 from ._learner import Learner as Learner

@@ -176,7 +176,8 @@ def log_prob(
     data, given = _separate_inputs(energy, data, given)
     if given is not None:
         conditional = ConditionalQuery(energy, data, given, None if method is None else as_method(method))
-        query, estimate = conditional.joint, conditional.log_prob()
+        query = conditional.joint
+        estimate = conditional.log_prob(check_key(key, conditional.method, "log_prob", query))
     else:
         query.check_inputs("log_prob")
         chosen = choose("log_prob", query, method)

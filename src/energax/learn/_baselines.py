@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .. import distributions
 from .._util.arguments import ARRAYS, FUNCTION, NUMBER_SCALAR, check_arguments
 from ..batch import multiply_weight
 from ..errors import BadInput
@@ -86,7 +87,7 @@ class OptimalBaseline(Baseline):
     def score_term(self, values, distribution, z, log_q, context=None):
         _check_others("OptimalBaseline", values)
         parameters, rest = eqx.partition(distribution, eqx.is_inexact_array)
-        log_prob = lambda parameters, z: eqx.combine(parameters, rest).log_prob(z)
+        log_prob = lambda parameters, z: distributions.log_prob(eqx.combine(parameters, rest), z)
         scores = jax.vmap(jax.grad(log_prob), (None, 0))(_stop(parameters), _stop(z))
         terms = jax.tree.map(
             lambda p, s: jnp.sum(_stop(_optimal_slope(values, s)) * (p - _stop(p))), parameters, scores

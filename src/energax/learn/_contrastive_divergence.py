@@ -15,7 +15,7 @@ from ..errors import BadInput, Unsuitable
 from ..missing import is_masked
 from ..samplers import Sampler, default_sampler
 from ._objective import Objective, stop_gradient
-from ._requirements import check_free_energy, check_variables
+from ._requirements import check_free_energy, check_inputs
 
 
 class Chains(NamedTuple):
@@ -79,7 +79,7 @@ class ContrastiveDivergence(Objective):
     def check(self, energy, data):
         if not any(n in data for n in energy.spaces):
             raise Unsuitable("ContrastiveDivergence needs at least one observed variable.")
-        check_variables(self, data, *energy.inputs)
+        check_inputs(self, energy, data)
         if self.persistent and energy.inputs:
             raise Unsuitable(
                 "Persistent chains draw all variables, but "

@@ -120,7 +120,7 @@ class ScoreFunction(GradientEstimator):
 
     def sample(self, distribution, key, n):
         z = _stop(distribution.sample(key, (n,)))
-        return z, distribution.log_prob(z)
+        return z, distributions.log_prob(distribution, z)
 
     def score_term(self, values, distribution, z, log_q, context=None):
         baseline = as_baseline(self.baseline) or ConstantBaseline(0.0)

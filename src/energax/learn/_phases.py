@@ -10,9 +10,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..errors import BadInput, ConvergenceWarning
-from ..fitting import Fit, Learner
-from ..missing import mask_of, value_of
+from ..errors import BadInput, ConvergenceWarning, as_numbers, describe
+from ..fitting import Fit, Learner, check_weights
+from ..missing import is_masked, mask_of, value_of
+from ..spaces import as_columns
 from ._contrastive_divergence import ContrastiveDivergence
 from ._descent import Descent
 
@@ -58,7 +59,7 @@ def check_phases(
         )
     chains = _chains(result, learner)
     if chains is not None:
-        found["gap"], noise = _gap(data, chains, weights)
+        found["gap"], noise = _gap(*_rows(result.energy, data, weights), chains)
         if not found["gap"] <= MOST_GAP + noise:
             _warn(
                 f"the chains of the negative phase are not where the data are: their means differ by "
@@ -85,16 +86,26 @@ def _chains(result: Fit, learner: Any) -> dict[str, Any] | None:
     return objective.states(result.state.carry)
 
 
-def _gap(data: Mapping[str, Any], chains: Mapping[str, Any], weights: Any) -> tuple[float, float]:
+def _rows(energy: Any, data: Any, weights: Any) -> tuple[dict[str, tuple[Any, Any]], Any]:
+    """Return values and masks by name, and weights; NaN is missing. Probabilities may stand for bits."""
+    data = as_columns(energy.spaces, data)
+    if not isinstance(data, Mapping) or not data or not set(data) <= set(energy.spaces):
+        raise BadInput("data", describe(data), f"rows of some of {list(energy.spaces)} by name")
+    found = {}
+    for name, rows in data.items():
+        value = np.asarray(as_numbers("data", value_of(rows), "rows of numbers"), float)
+        seen = np.broadcast_to(np.asarray(mask_of(rows if is_masked(rows) else value)), value.shape)
+        found[name] = np.nan_to_num(value), seen & ~np.isnan(value)
+    return found, check_weights(weights, len(value), float)
+
+
+def _gap(data: Mapping[str, Any], weights: Any, chains: Mapping[str, Any]) -> tuple[float, float]:
     """Return the root mean square difference of means in standard deviations, and three times its noise."""
     squares, n_chains = [], 1
-    for name in data:
-        value, seen = np.asarray(value_of(data[name]), float), np.asarray(mask_of(data[name]), float)
+    for name, (value, observed) in data.items():
         states = np.asarray(chains[name], float)
         n_chains = len(states)
-        seen = np.broadcast_to(seen, value.shape)
-        if weights is not None:
-            seen = seen * np.asarray(weights, float).reshape(-1, *[1] * (value.ndim - 1))
+        seen = observed * weights.reshape(-1, *[1] * (value.ndim - 1))
         total = np.maximum(seen.sum(0), 1e-12)
         mean = (seen * value).sum(0) / total
         deviation = np.sqrt((seen * (value - mean) ** 2).sum(0) / total)

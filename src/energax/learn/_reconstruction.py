@@ -28,7 +28,8 @@ class GaussianNoise(eqx.Module):
         check_arguments(self, scale=WEIGHT)
 
     def __call__(self, key: Any, x: Any) -> Any:
-        return x + self.scale * jax.random.normal(key, x.shape, x.dtype)
+        noise = jax.random.normal(key, x.shape, jnp.result_type(x.dtype, float))
+        return x + self.scale * noise
 
 
 class MaskingNoise(eqx.Module):
@@ -158,6 +159,7 @@ class Reconstruction(Objective):
         if self.sparsity is not None:
             terms["sparsity"] = self.sparsity(map_rows(energy.encode, seen), batch.weight)
         if self.differentiates_rows:
-            slopes = jax.vmap(jax.jacrev(energy.encode))(filled.data["x"])
+            x = filled.data["x"]  # categories are numbers for the encoder
+            slopes = jax.vmap(jax.jacrev(energy.encode))(x.astype(jnp.result_type(x.dtype, float)))
             terms["contraction"] = self.contraction * batch.mean((slopes**2).sum((1, 2)))
         return terms, carry

@@ -34,6 +34,12 @@ def check_no_missing(objective: Any, data: Mapping[str, Any], *names: str, inste
             )
 
 
+def check_inputs(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
+    """Raise unless the data has complete values of all inputs of the energy, which have no distribution."""
+    check_variables(objective, data, *energy.inputs)
+    check_no_missing(objective, data, *sorted(energy.inputs), instead="rows that have all inputs")
+
+
 def check_missing(objective: Any, energy: Energy, data: Mapping[str, Any]) -> None:
     """Raise if there are missing values that the energy can neither integrate out nor enumerate."""
     for name, value in data.items():

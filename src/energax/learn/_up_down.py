@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from .._util.arguments import FLAG, WHOLE, check_arguments
 from ..energy import free_energy
@@ -22,7 +23,8 @@ class UpDown(Objective):
 
     Args:
         k: sweeps at the top per update.
-        persistent: whether the chains at the top continue from update to update, one per row of the batch.
+        persistent: whether the chains at the top continue from update to update, one per row of the first
+            batch.
 
     Hinton, Osindero and Teh (2006), A fast learning algorithm for deep belief nets.
 
@@ -77,11 +79,10 @@ class UpDown(Objective):
         wake = jax.vmap(lambda row: free_energy(energy, row))({**batch.data, **drawn})
         rows = {name: chains[n] for n, name in names.items()}
         dream = jax.vmap(lambda k, row: {**row, **fixed.draw(k, **row)})(
-            jax.random.split(down_key, batch.n), rows
+            jax.random.split(down_key, len(negative)), rows
         )
         asleep = jax.vmap(lambda row: -energy.log_proposal(**row))(dream)
-        return {
-            "wake": batch.mean(wake),
-            "top": -(negative.mean() if self.persistent else batch.mean(negative)),
-            "sleep": batch.mean(asleep),
-        }, (chains if self.persistent else None)
+        # Chains started at the data have the weights of their rows; persistent ones may be another number.
+        mean = jnp.mean if self.persistent else batch.mean
+        terms = {"wake": batch.mean(wake), "top": -mean(negative), "sleep": mean(asleep)}
+        return terms, (chains if self.persistent else None)

@@ -10,19 +10,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.arguments import FUNCTION, NONE, WEIGHT_SCALAR, WHOLE, check_arguments, instance
+from .._util.arguments import FUNCTION, NONE, WEIGHT_SCALAR, WHOLE, check_arguments, instance, is_real
 from ..batch import Batch
 from ..energy import Energy
-from ..errors import BadInput, Unsuitable
+from ..errors import BadInput, EnergaxError, Unsuitable, describe
+from ..missing import value_of
 from ..spaces import Binary, Categorical
 from ._baselines import ConstantBaseline, LeaveOneOut, as_baseline, mean_of_others, zero_with_scores
 from ._expectation import GradientEstimator, Reparameterised
 from ._objective import Objective
 from ._requirements import (
+    check_inputs,
     check_joint,
     check_log_partition,
     check_missing,
-    check_variables,
     free_energy_problem,
     suggest_without_hidden,
 )
@@ -85,7 +86,7 @@ class ELBO(Objective):
 
     @property
     def _has_beta(self) -> bool:
-        return not (isinstance(self.beta, int | float) and self.beta == 1)
+        return not (is_real(self.beta) and self.beta == 1)
 
     def init(self, energy, batch, key):
         """The number of steps, if β depends on it."""
@@ -128,6 +129,7 @@ class ELBO(Objective):
             self._check_inputs(energy, data)
         else:
             check_log_partition(self, energy, instead)
+        _check_encoder(self.partner, data)
         if self._has_beta and not energy.knows("free_energy", {hidden[0], *energy.inputs}):
             raise Unsuitable(
                 f"ELBO(beta=) needs log p({hidden[0]}), which {type(energy).__name__} does not have in "
@@ -137,7 +139,7 @@ class ELBO(Objective):
         _check_estimator(self.estimator, energy, hidden[0])
 
     def _check_inputs(self, energy: Energy, data: Any) -> None:
-        check_variables(self, data, *energy.inputs)
+        check_inputs(self, energy, data)
         if not energy.knows("free_energy", energy.inputs):
             # A classifier has none: with all of its other variables hidden, log Z is a sum over them.
             check_joint(self, energy)
@@ -213,6 +215,22 @@ def count_active(means: Any, weight: Any) -> Any:
     share = weight[:, None] / jnp.maximum(jnp.sum(weight), jnp.finfo(weight.dtype).tiny)
     centred = means - jnp.sum(share * means, axis=0)
     return jnp.sum(jnp.sum(share * centred**2, axis=0) > _ACTIVE).astype(means.dtype)
+
+
+def _check_encoder(encoder: Any, data: Any) -> None:
+    """Raise `BadInput` if the encoder does not take rows of the data."""
+    row = {
+        name: jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), value)
+        for name, value in data.items()
+    }
+    try:
+        eqx.filter_eval_shape(lambda row: encoder(**row), row)
+    except EnergaxError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        shapes = ", ".join(f"{name} of shape {value_of(of).shape}" for name, of in row.items())
+        found = f"{describe(encoder)}, which fails for {shapes} ({str(error).splitlines()[0]:.80})"
+        raise BadInput("encoder", found, f"a function of {', '.join(row)}, one row each") from error
 
 
 def _check_encoding(q: Any, space: Any, name: str) -> Any:

@@ -121,6 +121,13 @@ class TiedLayers(eqx.Module):
         back = tuple(jnp.zeros(a) for a in sizes[:-1])
         return cls(weights, tuple(jnp.zeros(b) for b in sizes[1:]), back, activation, code_activation)
 
+    def reinitialised(self, key: Any) -> TiedLayers:
+        """Return the layers with new weights, as those of `random`, and biases of 0."""
+        sizes = [self.weights[0].shape[-1], *[weight.shape[-2] for weight in self.weights]]
+        code_activation = self.code_activation
+        new = TiedLayers.random(sizes, key=key, activation=self.activation, code_activation=code_activation)
+        return jax.tree.map(lambda a, old: a.astype(old.dtype), new, self)
+
     def encode(self, x: Any) -> Any:
         last = len(self.weights) - 1
         for i, (W, b) in enumerate(zip(self.weights, self.biases, strict=True)):

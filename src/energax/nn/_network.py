@@ -43,11 +43,16 @@ def mlp(
 
 
 def _is_layer(node: Any) -> bool:
-    return isinstance(node, eqx.nn.Linear | eqx.nn.Conv | eqx.nn.ConvTranspose)
+    """Whether this is a layer of Equinox with weights, or layers of energax with a method `reinitialised`."""
+    return isinstance(node, eqx.nn.Linear | eqx.nn.Conv | eqx.nn.ConvTranspose) or hasattr(
+        node, "reinitialised"
+    )
 
 
 def reinitialise(network: Any, key: Any) -> Any:
     """The same network with new weights in all linear and convolutional layers, uniform in ±1/√fan-in.
+
+    Layers that share weights, `TiedLayers`, start as their method `random` does.
 
     Other arrays, such as the gains of a normalisation, are unchanged: `calibrate` computes the statistics of
     `BatchNorm` for the new weights.
@@ -68,6 +73,8 @@ def reinitialise(network: Any, key: Any) -> Any:
 
 
 def _reinitialise_layer(layer: Any, key: Any) -> Any:
+    if hasattr(layer, "reinitialised"):
+        return layer.reinitialised(key)
     fan_in = max(1, layer.weight[0].size)
     leaves, treedef = jax.tree.flatten(eqx.filter(layer, eqx.is_inexact_array))
     new = [

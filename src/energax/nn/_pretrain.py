@@ -10,18 +10,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.arguments import check_arguments, with_methods
+from .._util.arguments import Setting, check_arguments, check_each, with_methods
 from .._util.keys import as_key
 from .._util.sizes import map_table
 from ..energy import Energy
 from ..errors import BadInput, Unsuitable, check_instance
-from ..fitting import Fit, Learner, ValidatedRows, fit
+from ..fitting import Fit, Learner, ValidatedRows, check_weights, fit
 from ..programs import jit
 from ..spaces import Binary, Real
+
+_PAIR = Setting(lambda pair: isinstance(pair, tuple | list) and len(pair) == 2, "a pair (energy, learner)")
 
 
 class HiddenMeans(eqx.Module):
     """The means of the hidden variable of an energy, as a layer: x ↦ E[z | x], such as σ(xᵀW + c) of an RBM.
+
+    Categories have no mean: their features are the probabilities of all values.
 
     >>> from energax.energies import RBM
     >>> HiddenMeans(RBM.random(4, 3, key=0))(jnp.ones(4)).shape
@@ -34,7 +38,8 @@ class HiddenMeans(eqx.Module):
         check_instance("energy", self.energy, Energy, "an energy with p(z | x), such as an RBM")
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
-        return self.energy.conditional("z", x=x).mean
+        energy: Any = self.energy
+        return energy.hidden_means(x) if energy.knows("hidden_means") else energy.conditional("z", x=x).mean
 
 
 class Code(eqx.Module):
@@ -103,7 +108,7 @@ def pretrain(
     features, built, fits = np.asarray(x), [], []
     for i, (energy, learner) in enumerate(layers):
         rows = _check_features(features, energy, i)
-        weight = np.ones(len(rows), rows.dtype) if weights is None else np.asarray(weights, rows.dtype)
+        weight = check_weights(weights, len(rows), rows.dtype if rows.dtype.kind == "f" else np.float32)
         size = None if batch_size is None else min(batch_size, len(rows))
         options: dict[str, Any] = {"key": jax.random.fold_in(as_key(key), i), "epochs": epochs}
         found = fit(energy, ValidatedRows({"x": rows}, weight), learner, batch_size=size, **options)
@@ -115,12 +120,10 @@ def pretrain(
 
 
 def _check_layers(layers: Any) -> list[tuple[Energy, Learner]]:
-    layers = list(layers)
+    layers = check_each("layers", layers, _PAIR, "pairs (energy, learner)")
     if not layers:
         raise BadInput("layers", "none", "at least one pair (energy, learner)")
     for i, pair in enumerate(layers):
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise BadInput(f"layers[{i}]", repr(pair), "a pair (energy, learner)")
         check_instance(f"layers[{i}][0]", pair[0], Energy, "an energy")
         remedy = "Wrap an objective: Descent(objective, optimizer)."
         check_instance(f"layers[{i}][1]", pair[1], Learner, "a learner", remedy)

@@ -10,16 +10,18 @@ import pytest
 from quick import evaluate
 from scipy.special import expit, logsumexp
 
-from energax import fit, load, log_partition, log_prob, sample, save
+from energax import Batch, fit, load, log_partition, log_prob, sample, save
 from energax.energies import (
     RBM,
     DeepBeliefNetwork,
     DeepBoltzmannMachine,
     GaussianUnits,
     Recognition,
+    RectifiedUnits,
     pretrain_rbms,
 )
 from energax.energies._boltzmann.greedy import TwinRBM
+from energax.energies._boltzmann.mean_field import settle
 from energax.energy import Energy, enumerated_free_energy
 from energax.errors import BadInput, Unsuitable
 from energax.estimate import Estimate
@@ -217,6 +219,16 @@ def noisy_patterns(n=400, flips=0.05):
     return ((x + (rng.random(x.shape) < flips)) % 2).astype(np.float32)
 
 
+def test_a_proposal_of_two_directed_layers_has_the_probability_of_both():
+    network = shaken(DeepBeliefNetwork.random((3, 2, 2, 2), key=0, scale=1.0))
+    x, z = jnp.array([1.0, 0.0, 1.0]), jnp.asarray(bits(2), jnp.float32)
+    values, log_q = evaluate(lambda: network.propose(jax.random.key(0), x=x))
+    log_proposal = lambda z1, z2: network.log_proposal(x=x, z1=z1, z2=z2)
+    np.testing.assert_allclose(log_q, evaluate(lambda: log_proposal(**values)), rtol=1e-5)
+    every = evaluate(lambda: jax.vmap(lambda a: jax.vmap(lambda b: log_proposal(a, b))(z))(z))
+    np.testing.assert_allclose(logsumexp(every), 0, atol=1e-5)
+
+
 def test_a_deep_machine_learns_with_a_mean_field_and_a_persistent_phase():
     """Independent columns have −6 log 2 = −4.16; exact learning reaches −3.31 in as many epochs."""
     x = noisy_patterns(600, flips=0.12)
@@ -239,9 +251,60 @@ def test_greedy_layers_then_up_down_raise_the_bound_of_the_network():
     assert np.abs(moved).max() > 0.01  # the two directions are untied
 
 
+def saturated():
+    """A network whose draws are certain: every unit copies the one below, or above."""
+    copy = RBM(60.0 * jnp.eye(2), jnp.array([-25.0, -35.0]), jnp.full(2, -30.0))
+    return DeepBeliefNetwork([copy], copy)
+
+
+def test_phases_of_up_down_by_hand():
+    """Draws are certain: z₁ = z₂ = x, and the top stays where it is. Rows of weight 0 do not count."""
+    x, weight = jnp.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), jnp.array([1.0, 3.0, 0.0])
+    network, batch = saturated(), Batch({"x": x}, weight)
+    top = jax.vmap(lambda z: network.top.free_energy(x=z))(x)
+    mean = float(weight @ top) / 4
+    terms, carry = evaluate(lambda: UpDown(2)(network, batch, None, jax.random.key(0)))
+    assert carry is None
+    np.testing.assert_allclose([terms["wake"], terms["top"], terms["sleep"]], [mean, -mean, 0], atol=1e-3)
+    # Persistent chains stay as many as they were, and where they were, whatever the rows are.
+    objective = UpDown(1, persistent=True)
+    carry = evaluate(lambda: objective.init(network, Batch({"x": x[:2]}, jnp.ones(2)), jax.random.key(1)))
+    terms, chains = evaluate(lambda: objective(network, batch, carry, jax.random.key(2)))
+    assert np.array_equal(chains["x"], x[:2]) and np.array_equal(chains["z"], x[:2])
+    np.testing.assert_allclose([terms["wake"], terms["top"]], [mean, -top[:2].mean()], rtol=1e-4)
+
+
+def test_dreams_are_drawn_from_the_top_after_its_sweeps():
+    """A top without couplings forgets where it began: dreams have the rates of its biases."""
+    still = RBM(jnp.zeros((2, 2)), jnp.array([30.0, -30.0]), jnp.zeros(2))
+    network = DeepBeliefNetwork(saturated().layers, still)
+    batch = Batch({"x": jnp.array([[0.0, 1.0]])}, jnp.ones(1))
+    gradient = evaluate(
+        lambda: jax.grad(lambda n: UpDown(1)(n, batch, None, jax.random.key(0))[0]["sleep"])(network)
+    )
+    # z₁ of the dream is (1, 0), and so is x below it; q(z₁ | x) is right there, so that nothing is learned.
+    np.testing.assert_allclose(gradient.recognition[0].bias, 0, atol=1e-6)
+    wrong = DeepBeliefNetwork(network.layers, still, [Recognition(jnp.zeros((2, 2)), jnp.zeros(2))])
+    gradient = evaluate(
+        lambda: jax.grad(lambda n: UpDown(1)(n, batch, None, jax.random.key(0))[0]["sleep"])(wrong)
+    )
+    np.testing.assert_allclose(gradient.recognition[0].bias, [-0.5, 0.5], atol=1e-6)
+    np.testing.assert_allclose(gradient.recognition[0].weight, [[-0.5, 0.5], [0, 0]], atol=1e-6)
+
+
+def test_mean_field_rates_settle_at_a_fixed_point():
+    rng = np.random.default_rng(0)
+    coupling, field = 0.8 * rng.normal(size=(5, 5)), rng.normal(size=5)
+    coupling = np.triu(coupling, 1) + np.triu(coupling, 1).T
+    rates = evaluate(lambda: settle(jnp.asarray(coupling, jnp.float32), jnp.asarray(field, jnp.float32)))
+    np.testing.assert_allclose(rates, expit(field + coupling @ np.asarray(rates)), atol=1e-4)
+
+
 def test_greedy_layers_see_copies_weights_and_draws_of_the_layer_below(monkeypatch):
     """Copies of x at the bottom and of z at the top stand for the layers that are not there."""
-    seen = []
+    seen, checked = [], []
+    check = lambda done, data, learner, *, weights=None: checked.append(weights)
+    monkeypatch.setattr("energax.energies._boltzmann.greedy.check_phases", check)
 
     def record(start, data, learner, *, weights, **options):
         seen.append((start, data["x"], weights))
@@ -256,11 +319,21 @@ def test_greedy_layers_see_copies_weights_and_draws_of_the_layer_below(monkeypat
     assert [(s.n_visible_copies, s.n_hidden_copies) for s, _, _ in seen] == [(2, 1), (2, 2), (1, 2)]
     assert [rows.shape for _, rows, _ in seen] == [(3, 2, 3), (3, 2, 3), (3, 1, 3)]
     assert all(given is weights for _, _, given in seen)
+    assert all(given is weights for given in checked)
     # The field of an active unit is 2 · 20 − 30 with both copies of x, 20 − 30 with one.
     assert np.array_equal(seen[1][1][:, 0], x) and np.array_equal(seen[1][1][:, 1], x)
     seen.clear()
     pretrain_rbms(stack[:2], x, still, **options)
     assert [type(s) for s, _, _ in seen] == [RBM, RBM] and np.array_equal(seen[1][1], 0 * x)
+
+
+def test_a_deep_machine_of_rbms_has_their_weights_and_the_mean_of_two_inner_biases():
+    low, high = (shaken(RBM.random(n, 2, key=0), seed) for n, seed in ((3, 1), (2, 2)))
+    machine = DeepBoltzmannMachine.from_rbms([low, high])
+    expected = (low.bias, (low.hidden_bias + high.bias) / 2, high.hidden_bias)
+    for found, bias in zip(machine.biases, expected, strict=True):
+        np.testing.assert_allclose(found, bias, rtol=1e-6)
+    assert machine.weights[0] is low.weight and machine.weights[1] is high.weight
 
 
 def test_the_likelihood_of_a_small_deep_machine_is_maximised_exactly():
@@ -287,8 +360,26 @@ def test_deep_models_are_saved_and_bad_stacks_are_named(tmp_path, dbn):
     save(dbn, tmp_path / "dbn.safetensors")
     again = load(tmp_path / "dbn.safetensors")
     assert isinstance(again.recognition[0], Recognition) and again.spaces == dbn.spaces
+    apart = [RBM.random(3, 2, key=0), RBM.random(4, 2, key=0)]
+    learner = Descent(ContrastiveDivergence())
+    for stack in (
+        DeepBeliefNetwork.from_rbms,
+        DeepBoltzmannMachine.from_rbms,
+        lambda rbms: pretrain_rbms(rbms, np.zeros((2, 3)), learner, key=0),
+    ):
+        with pytest.raises(BadInput, match=r"rbms\[0\].*Binary\(2\) below Binary\(4\)"):
+            stack(apart)
+        with pytest.raises(BadInput, match="rbms"):
+            stack([])
     with pytest.raises(BadInput, match=r"layers\[0\].*Binary\(2\) below Binary\(4\)"):
-        DeepBeliefNetwork.from_rbms([RBM.random(3, 2, key=0), RBM.random(4, 2, key=0)])
+        DeepBeliefNetwork(apart[:1], apart[1])
+    with pytest.raises(BadInput, match=r"recognition\[0\].*\(2, 3\)"):
+        DeepBeliefNetwork(apart[:1], RBM.random(2, 2, key=0), [Recognition(jnp.zeros((2, 3)), jnp.zeros(3))])
+    counts = [RBM.random(3, 2, key=0, hidden=RectifiedUnits(2))]
+    with pytest.raises(BadInput, match=r"rbms\[0\].*RectifiedUnits.*binary"):
+        DeepBoltzmannMachine.from_rbms(counts)
+    with pytest.raises(BadInput, match=r"rbms\[0\].*RectifiedUnits.*binary"):
+        pretrain_rbms(counts, np.zeros((2, 3)), learner, key=0, doubled=True)
     with pytest.raises(BadInput, match=r"weights\[1\].*\(3, 2\)"):
         DeepBoltzmannMachine((jnp.zeros((4, 3)), jnp.zeros((2, 2))), tuple(jnp.zeros(n) for n in (4, 3, 2)))
     with pytest.raises(BadInput, match="sizes"):

@@ -9,7 +9,15 @@ from quick import evaluate
 from scipy.special import logsumexp
 
 from energax import fit, load, log_partition, log_prob, save
-from energax.energies import RBM, BinaryUnits, GaussianRBM, GaussianUnits, RectifiedUnits, SoftmaxUnits
+from energax.energies import (
+    RBM,
+    BinaryUnits,
+    ClassRBM,
+    GaussianRBM,
+    GaussianUnits,
+    RectifiedUnits,
+    SoftmaxUnits,
+)
 from energax.energy import Energy, enumerated_free_energy
 from energax.errors import BadInput
 from energax.learn import ContrastiveDivergence, Descent, NegativeLogLikelihood
@@ -129,6 +137,15 @@ def test_real_hidden_units_give_pairwise_couplings():
     np.testing.assert_allclose(log_z, logsumexp(-exact), rtol=1e-5)
 
 
+def test_a_multiple_scales_real_hidden_units_too():
+    rbm = machine(SoftmaxUnits(3), GaussianUnits(jnp.array([0.5, 2.0])))
+    rbm = rbm.with_biases(rbm.bias, jnp.array([0.7, -1.0]))
+    labelled = ClassRBM(rbm, jnp.array([[1.0, -2.0], [0.5, 0.3]]), jnp.array([0.2, -0.1]))
+    x, z = jnp.array([2, 1]), jnp.array([0.4, -1.5])
+    np.testing.assert_allclose(rbm.multiply(3.0)(x=x, z=z), 3 * rbm(x=x, z=z), rtol=1e-5)
+    np.testing.assert_allclose(labelled.multiply(3.0)(x=x, y=1, z=z), 3 * labelled(x=x, y=1, z=z), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "visible", [SoftmaxUnits(3), GaussianUnits(jnp.array([0.5, 2.0]))], ids=["soft", "real"]
 )
@@ -167,6 +184,28 @@ def test_initial_biases_give_the_rates_of_the_data():
         found = UNITS[name].mean_statistics(start.bias)
         wanted = np.eye(3)[x].mean(0).ravel() if name == "softmax" else x.mean(0)
         np.testing.assert_allclose(found, wanted, atol=0.01 if name == "softmax" else 0.12)
+
+
+@pytest.mark.parametrize(
+    "units",
+    [BinaryUnits(), SoftmaxUnits(3), RectifiedUnits(3), GaussianUnits(jnp.ones(2))],
+    ids=lambda units: type(units).__name__,
+)
+def test_initial_biases_count_rows_by_weight_and_leave_out_missing_values(units):
+    """Every column as its rows repeated, without those of count 0."""
+    x = np.array([[0, 1], [1, 0], [1, 1], [0, 0], [1, 1]])
+    x = x * [2, 1] + 0.5 if isinstance(units, GaussianUnits) else x
+    counts = np.array([[1.0, 0], [2, 1], [0, 0], [1, 3], [1, 2]])
+    found, bias = units.fitted(jnp.asarray(x), jnp.asarray(counts))
+    for j in range(2):
+        rows = np.repeat(x[:, j], counts[:, j].astype(int))[:, None]
+        one = GaussianUnits(jnp.ones(1)) if isinstance(units, GaussianUnits) else units
+        alone, expected = one.fitted(jnp.asarray(rows), jnp.ones(rows.shape))
+        np.testing.assert_allclose(bias.reshape(2, -1)[j], expected, rtol=1e-5)
+        if isinstance(units, GaussianUnits):
+            moments = [expected[0] * alone.scale[0], alone.scale[0]]
+            np.testing.assert_allclose([rows.mean(), rows.std()], moments, rtol=1e-5)
+            np.testing.assert_allclose(found.scale[j], alone.scale[0], rtol=1e-5)
 
 
 def test_learning_categories_reaches_the_entropy_of_the_data():

@@ -6,10 +6,22 @@ import numpy as np
 import pytest
 from quick import evaluate
 
-from energax.energies import Bernoulli, Decoder, Gaussian, StandardNormal, UniformChoices
+from energax import fit, log_prob, plan
+from energax.energies import (
+    Bernoulli,
+    ConditionalDecoder,
+    Decoder,
+    Gaussian,
+    PseudoInputs,
+    StandardNormal,
+    UniformChoices,
+)
 from energax.energy import Energy, free_energy
-from energax.errors import BadInput, Intractable
+from energax.errors import BadInput, Intractable, Unsuitable
+from energax.infer import Importance
+from energax.learn import ELBO, Descent
 from energax.missing import Masked
+from energax.nn import ConditionalEncoder, Encoder
 from energax.spaces import Binary, Categorical, Real
 
 
@@ -41,6 +53,15 @@ def test_missing_coordinates_of_x_drop_their_terms():
     each = evaluate(lambda: jnp.stack([-decoder(x=x.at[1].set(v), z=z) for v in (0.0, 1.0)]))
     found = evaluate(lambda: decoder(x=partly, z=z))
     np.testing.assert_allclose(found, -np.logaddexp.reduce(np.asarray(each)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("sees_mask", [False, True])
+def test_encoders_read_zeros_for_missing_coordinates_and_the_mask_beside_them(sees_mask):
+    encoder = Encoder.random(3, 2, key=0, sees_mask=sees_mask, width=4)
+    holes = Masked(jnp.array([1.0, 7.0, -2.0]), jnp.array([True, False, True]))
+    given = jnp.array([1.0, 0.0, -2.0, 1.0, 0.0, 1.0]) if sees_mask else jnp.array([1.0, 0.0, -2.0])
+    mean, expected = evaluate(lambda: (encoder(x=holes).mean, encoder.network(given)[:2]))
+    np.testing.assert_allclose(mean, expected, rtol=1e-6)
 
 
 def test_discrete_latents_are_enumerated_and_relax_to_the_same_energy():
@@ -90,3 +111,31 @@ def test_scales_are_learned_if_they_are_arrays():
     assert not jax.tree.leaves(Decoder(lambda z: z, 2, fixed).likelihood)[0:0]
     assert isinstance(jax.tree.leaves(learned)[0], jax.Array) and jax.tree.leaves(fixed) == [0.5]
     assert Decoder(lambda z: z, StandardNormal(2), learned).spaces["x"] == Real(2)
+
+
+@pytest.mark.parametrize("given", [Categorical(3), Real(2)], ids=repr)
+def test_the_bound_of_a_conditional_decoder_sums_to_one(given):
+    """Σ_x exp of the bound of log p(x | y), which is tight with many draws; y is among the data, or given."""
+    decoder = ConditionalDecoder.random(3, 1, given, key=0, width=4)
+    encoder = ConditionalEncoder.random(3, 1, given, key=1, width=4)
+    x = np.asarray(Binary(3).values())
+    y = np.ones(8, int) if given.is_finite else np.tile([0.5, -1.0], (8, 1))
+    method = Importance(encoder=encoder, n_samples=1000)
+    found = log_prob(decoder, {"x": x, "y": y}, method, key=0)
+    p = np.exp(found.value)
+    assert found.kind == "lower bound" and abs(p.sum() - 1) < 4.5 * np.sqrt(((p * found.stderr) ** 2).sum())
+    same = log_prob(decoder, {"x": x}, method, given={"y": y}, key=0)
+    np.testing.assert_array_equal(same.value, found.value)
+    assert plan(log_prob, decoder, {"y": y}, method, data={"x": x}).kind == "lower bound"
+    with pytest.raises(BadInput, match="key"):
+        log_prob(decoder, {"x": x, "y": y}, method)
+
+
+def test_a_conditional_decoder_says_which_parts_do_not_fit():
+    given = Categorical(3)
+    with pytest.raises(BadInput, match=r"latent.*PseudoInputs"):
+        ConditionalDecoder.random(3, PseudoInputs(jnp.ones((2, 3)), 2), given, key=0)
+    decoder, encoder = (c.random(3, 2, given, key=0) for c in (ConditionalDecoder, ConditionalEncoder))
+    rows = {"x": np.ones((3, 3)), "y": np.array([0, 1, np.nan])}
+    with pytest.raises(Unsuitable, match="missing values of 'y'"):
+        fit(decoder, rows, Descent(ELBO(encoder)), key=0, epochs=1)

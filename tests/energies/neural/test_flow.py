@@ -283,6 +283,17 @@ def test_restarts_are_fitted_to_the_rows():
     assert -found.history["objective"][-1] > gaussian - 0.3
 
 
+def test_a_mixture_of_flows_starts_at_the_rows():
+    """Its component is hidden: the normalisation of the first layer takes the mean of all rows."""
+    rows = 100 + 5 * banana_rows(100)
+    start = Mixture(Flow.random(2, key=0, context=Categorical(3), context_name="z", **SMALL))
+    still = Descent(NegativeLogLikelihood(), optax.sgd(0.0))
+    found = fit(start, {"x": rows}, still, epochs=1, key=0, initialise=True).energy
+    first = found.components.bijection.layers[0]
+    np.testing.assert_allclose(first.mean, rows.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(jnp.exp(first.log_scale), rows.std(0), rtol=1e-4)
+
+
 def test_bad_arguments():
     with pytest.raises(BadInput, match=r"bijection.*Flow\.random"):
         Flow(jnp.sin, 2)
@@ -290,6 +301,8 @@ def test_bad_arguments():
         Flow(LULinear.random(2), Categorical(2))
     with pytest.raises(BadInput, match="context_name"):
         Flow(LULinear.random(2), 2, context_name="x")
+    sizes = Flow.random(np.int64(2), context=np.int64(1), key=0, **SMALL).spaces
+    assert sizes == {"x": Real(2), "y": Real(1)}
     flow = Flow.random(2, key=0, **SMALL)
     with pytest.raises((BadInput, Unsuitable), match=r"missing|NaN"):
         fit(flow, {"x": np.array([[np.nan, 1.0]], np.float32)}, learner(), epochs=1, key=0)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 import energax
@@ -43,6 +43,11 @@ def test_deep_models_learn_draw_continue_and_are_saved(cls, tmp_path):
     hidden = model.transform(X)
     assert hidden.shape == (400, 3) and ((hidden > 0) & (hidden < 1)).all()
     assert len(model.get_feature_names_out()) == 3
+    if cls is DeepBeliefNetwork:  # by the recognition weights, which the tuning frees from the layers
+        (q,), top, rates = model.energy_.recognition, model.energy_.top, X
+        for weight, bias in ((q.weight, q.bias), (top.weight, top.hidden_bias)):
+            rates = expit(rates @ np.asarray(weight) + np.asarray(bias))
+        np.testing.assert_allclose(hidden, rates, rtol=1e-5)
     energax.save(model, tmp_path / "model.safetensors")
     again = energax.load(tmp_path / "model.safetensors")
     assert np.array_equal(again.transform(X), hidden)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 
 from energax import Mixture
-from energax.energies import Categorical, Columns, EnergyPrior, Gaussian, Gaussians, StandardNormal
+from energax.energies import (
+    Bernoulli,
+    Categorical,
+    Columns,
+    Decoder,
+    EnergyPrior,
+    Gaussian,
+    Gaussians,
+    LadderPrior,
+    MixtureLikelihood,
+    Poisson,
+    StandardNormal,
+    StudentT,
+)
 from energax.errors import BadInput
 from energax.estimators import (
     VAE,
@@ -19,6 +34,10 @@ from energax.estimators import (
     VaDE,
 )
 from energax.estimators._base import ConvergenceWarning
+from energax.estimators._neural.latent_rows import posterior_means
+from energax.estimators._neural.vae_networks import output_layers
+from energax.missing import Masked
+from energax.nn import Encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:Importance")  # warns that bounds of few draws are loose
 
@@ -71,6 +90,16 @@ def test_a_linear_gaussian_is_learned_with_any_prior(prior):
     assert model.history_["objective"][-1] < first
 
 
+def test_clones_share_immutable_modules_and_can_be_saved(tmp_path):
+    """A deep copy of a compiled function, such as jax.nn.silu, has no name to save."""
+    prior = LadderPrior.random((1, 1), key=0)
+    original = VAE(2, (4,), prior=prior, n_importance=20, **(QUICK | {"max_iter": 1}))
+    model = clone(original).set_params(max_iter=2).fit(LINE)
+    assert model.prior is prior and original.max_iter == 1
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(VAE.load(tmp_path / "model").transform(LINE), model.transform(LINE))
+
+
 def test_columns_of_mixed_kinds_are_fitted_with_missing_values():
     group = RNG.integers(0, 2, 300)
     X = np.c_[4.0 * group + RNG.normal(size=300), group * 2, RNG.normal(size=300)]
@@ -86,7 +115,46 @@ def test_columns_of_mixed_kinds_are_fitted_with_missing_values():
         model.score_samples([[0.0, 5.0, 0.0]])
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "expected"),
+    [
+        # Poisson and Gaussian columns in an order of their own, beside a coin: 1, log 3, 0.
+        (Columns([(Poisson(), [1]), (Bernoulli(), [2]), (Gaussian(1.0), [0])]), [np.log(3), 0, 1e3]),
+        # Logits of the components, then their outputs; categories have neither mean nor unit.
+        (Columns([(Categorical(2), [2]), (MixtureLikelihood(Poisson(), 2), [1]), (StudentT(), [0])]),
+         [0, 0, 0, 0, np.log(3), np.log(3), 1e3]),
+    ],
+    ids=["one-output", "several-outputs"],
+)  # fmt: skip
+def test_outputs_of_zero_are_the_means_of_columns_of_mixed_kinds(likelihood, expected):
+    """Else counts near 50 would start at a rate of e⁵⁰, and a column near 1000 would never be reached."""
+    shift, scale = jnp.array([1e3, 3.0, 0.4]), jnp.array([7.0, 2.0, 0.5])
+    (layer,) = output_layers(likelihood, shift, scale)
+    np.testing.assert_allclose(layer(jnp.zeros(len(expected))), expected, rtol=1e-6)
+    x = RNG.normal(size=(60, 3)) * [5, 0, 0] + [1e3, 0, 0]
+    x[:, 1:] = np.c_[RNG.poisson(50, 60), RNG.integers(0, 2, 60)]
+    model = VAE(1, (4,), likelihood=likelihood, n_importance=20, **(QUICK | {"max_iter": 2})).fit(x)
+    assert np.isfinite(model.history_["objective"]).all() and model.history_["objective"][0] < 100
+
+
+def test_draws_of_a_class_keep_the_digits_of_large_columns():
+    """Seconds since 1970 are 128 apart in float32."""
+    X = 1.7e9 + 10 * RNG.normal(size=(60, 1))
+    model = ConditionalVAE(1, (4,), **(QUICK | {"max_iter": 2})).fit(X, np.arange(60) % 2)
+    drawn = model.sample(np.zeros(200, int))
+    assert 5 < drawn.std() < 20 and abs(drawn.mean() - 1.7e9) < 5
+
+
+def test_a_class_of_weight_zero_is_never_predicted():
+    y = np.arange(60) % 3
+    model = ConditionalVAE(1, (4,), n_importance=5, **(QUICK | {"max_iter": 2}))
+    model.fit(LINE[:60], y, sample_weight=(y < 2).astype(float))
+    assert (model.predict_proba(LINE[:60])[:, 2] == 0).all()
+
+
 def test_bad_settings():
+    with pytest.raises(BadInput, match=r"beta_warmup.*2 with samples=3.*several samples"):
+        VAE(2, (4,), samples=3, beta_warmup=2).fit(LINE)
     with pytest.raises(BadInput, match="n_components=2"):
         VAE(2, (4,), prior=StandardNormal(3)).fit(LINE)
     with pytest.raises(BadInput, match="several samples"):
@@ -136,6 +204,32 @@ def test_weights_of_rows_are_those_of_classes_and_clusters():
     clusters = VaDE(2, 1, (8,), pretrain_iter=30, n_importance=20, **(QUICK | {"max_iter": 1}))
     clusters.fit(X, sample_weight=weights)
     assert abs(clusters.cluster_weights_.max() - 0.75) < 0.05
+
+
+@pytest.mark.filterwarnings("ignore:VaDE")
+def test_the_best_of_several_starts_is_kept(monkeypatch):
+    losses, finish = [], VaDE._finish
+    record = lambda self, data: (losses.append(self.fit_.loss), finish(self, data))
+    monkeypatch.setattr(VaDE, "_finish", record)
+    model = VaDE(2, 1, (4,), pretrain_iter=2, n_init=3, n_importance=5, **(QUICK | {"max_iter": 2})).fit(LINE)
+    assert len(set(losses)) == 3 and model.fit_.loss == min(losses)
+
+
+def test_imputed_means_do_not_depend_on_the_encoder():
+    """x₁ = z + noise, x₂ = z: E[x₂ | x₁ = 1] = 0.8, for a proposal N(2, 1), and 0.92 without its density."""
+    energy = Decoder(_twice, 1, Gaussian(0.5))
+    encoder = Encoder(_shifted)
+    rows = Masked(np.tile(np.float32([1, 0]), (200, 1)), np.tile([True, False], (200, 1)))
+    found = posterior_means(energy, encoder, rows, jax.random.key(0), 4)
+    assert abs(found[:, 1].mean() - 0.8) < 0.03  # 0.004 by chance, and a bias of 100 draws
+
+
+def _twice(z):
+    return jnp.concatenate([z, z])
+
+
+def _shifted(x):
+    return jnp.array([2.0, 0.5413])  # softplus⁻¹(1)
 
 
 # -- autoencoders ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ...energy import Energy
 from ...finite import ENUMERATION_LIMIT, Assignments, log_sum_exp
 from ...missing import mask_of, value_of
 from ...spaces import Binary
-from .layers import check_stack, layer_names, random_stack
+from .layers import check_rbms, check_stack, layer_names, random_stack
 from .mean_field import binary_entropy
 from .rbm import RBM
 from .units import BinaryUnits
@@ -65,6 +65,7 @@ class DeepBoltzmannMachine(Energy):
 
         Biases of inner layers are means of the two that an inner layer has.
         """
+        rbms = check_rbms(rbms, binary=True)
         between = [(a.hidden_bias + b.bias) / 2 for a, b in itertools.pairwise(rbms)]
         biases = (rbms[0].bias, *between, rbms[-1].hidden_bias)
         return cls(tuple(rbm.weight for rbm in rbms), biases)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +12,11 @@ import jax.numpy as jnp
 from ..._util.arguments import MATRIX, VECTOR, WHOLE, check_arguments, check_each, instance
 from ..._util.keys import as_key
 from ..._util.methods import plain_method
+from ...distributions import log_prob
 from ...energy import Energy, log_partition_cost
 from ...errors import BadInput
 from ...finite import ENUMERATION_LIMIT
-from .layers import layer_names
+from .layers import check_rbms, layer_names
 from .rbm import RBM
 from .units import Units
 
@@ -69,21 +69,23 @@ class DeepBeliefNetwork(Energy):
         check_arguments({"top": top}, top=_RBM)
         self.layers, self.top = check_each("layers", layers, _RBM, "RBMs, from the bottom"), top
         if recognition is None:
-            recognition = [Recognition(rbm.weight, rbm.hidden_bias) for rbm in layers]
+            recognition = [Recognition(rbm.weight, rbm.hidden_bias) for rbm in self.layers]
         expected = instance(Recognition, "a Recognition of energax.energies")
         self.recognition = check_each("recognition", recognition, expected, "one for every directed layer")
         stack = (*self.layers, top)
         if not self.layers or len(self.recognition) != len(self.layers):
             found = f"{len(self.layers)} layers, {len(self.recognition)} of recognition weights"
             raise BadInput("layers", found, "one or more, with as many recognition weights")
-        for i, (below, above) in enumerate(itertools.pairwise(stack)):
-            if below.spaces["z"] != above.spaces["x"]:
-                found = f"{below.spaces['z']!r} below {above.spaces['x']!r}"
-                raise BadInput(f"layers[{i}]", found, "hidden units that are the visible ones above")
+        check_rbms(stack, "layers")
+        for i, (rbm, q) in enumerate(zip(self.layers, self.recognition, strict=True)):
+            if tuple(q.weight.shape[-2:]) != tuple(rbm.weight.shape[-2:]):
+                found, shape = f"weights of shape {q.weight.shape}", f"{rbm.weight.shape}, as of its layer"
+                raise BadInput(f"recognition[{i}]", found, shape)
 
     @classmethod
     def from_rbms(cls, rbms: Sequence[RBM]) -> DeepBeliefNetwork:
         """Return the network of a stack of RBMs, from the bottom, as `pretrain_rbms` learns it."""
+        rbms = check_rbms(rbms)
         return cls(rbms[:-1], rbms[-1])
 
     @classmethod
@@ -216,13 +218,13 @@ class DeepBeliefNetwork(Energy):
         for i, sub in enumerate(jax.random.split(key, len(self.layers))):
             q = self.recognise(i, below)
             below = q.sample(sub).astype(self.spaces[self.names[i + 1]].jax_dtype)
-            values[self.names[i + 1]], log_q = below, log_q + q.log_prob(below)
+            values[self.names[i + 1]], log_q = below, log_q + log_prob(q, below)
         return values, log_q
 
     def log_proposal(self, **values):
         """Return log q(z₁, …, z_m | x)."""
         each = enumerate(zip(self.names[:-2], self.names[1:-1], strict=True))
-        return sum(self.recognise(i, values[below]).log_prob(values[above]) for i, (below, above) in each)
+        return sum(log_prob(self.recognise(i, values[below]), values[above]) for i, (below, above) in each)
 
     def inference(self, task):
         """The method of the family: lower bounds of log p(x), and draws from the top down."""

@@ -20,6 +20,7 @@ from ...learn import check_phases
 from ...missing import is_masked
 from ...programs import jit
 from ...spaces import Binary
+from .layers import check_rbms
 from .rbm import RBM
 
 
@@ -60,6 +61,7 @@ def pretrain_rbms(
     >>> [rbm.spaces["z"] for rbm in learned]
     [Binary(3), Binary(2)]
     """
+    rbms = check_rbms(rbms, binary=doubled)
     rows = data["x"] if isinstance(data, dict) else data
     if is_masked(rows) or np.isnan(np.asarray(rows, float)).any():
         raise BadInput("data", "missing values (NaN)", "complete rows", "Impute them first.")
@@ -76,7 +78,7 @@ def pretrain_rbms(
         start: Energy = TwinRBM(rbm, *copies) if doubled else rbm
         data = {"x": np.stack([rows] * copies[0], 1) if doubled else rows}
         done = fit(start, data, each, key=fit_key, weights=weights, **options)
-        check_phases(done, data, each)
+        check_phases(done, data, each, weights=weights)
         learned.append(done.energy.rbm if doubled else done.energy)
         upwards = RBM(copies[0] * learned[i].weight, *_rest(learned[i])) if doubled else learned[i]
         rows = np.asarray(draw_hidden(upwards, asarray(rows), draw_key))

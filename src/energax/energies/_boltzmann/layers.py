@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..._util.arguments import MATRIX, VECTOR, WEIGHT_SCALAR, WHOLE, check_each, check_layer_sizes
+from ..._util.arguments import (
+    MATRIX,
+    VECTOR,
+    WEIGHT_SCALAR,
+    WHOLE,
+    check_each,
+    check_layer_sizes,
+    instance,
+)
 from ..._util.keys import as_key
 from ...errors import BadInput
+from .rbm import RBM
+from .units import BinaryUnits
 
 
 def layer_names(n_layers: int) -> tuple[str, ...]:
@@ -33,6 +44,25 @@ def check_stack(weights: Sequence[Any], biases: Sequence[Any]) -> None:
         expected = (biases[i].shape[-1], biases[i + 1].shape[-1])
         if tuple(weight.shape[-2:]) != expected:
             raise BadInput(f"weights[{i}]", f"shape {weight.shape}", f"{expected}, from the biases")
+
+
+def check_rbms(rbms: Any, name: str = "rbms", *, binary: bool = False) -> tuple[RBM, ...]:
+    """Return a stack of RBMs, from the bottom; raise unless the units of each two neighbours match.
+
+    binary: whether all units have to be binary.
+    """
+    stack = check_each(name, rbms, instance(RBM, "an RBM of energax.energies"), "RBMs, from the bottom")
+    if not stack:
+        raise BadInput(name, "none", "one or more RBMs, from the bottom")
+    for i, (below, above) in enumerate(itertools.pairwise(stack)):
+        if below.spaces["z"] != above.spaces["x"]:
+            found = f"{below.spaces['z']!r} below {above.spaces['x']!r}"
+            raise BadInput(f"{name}[{i}]", found, "hidden units that are the visible ones above")
+    for i, rbm in enumerate(stack):
+        units = [type(u).__name__ for u in (rbm.visible, rbm.hidden) if not isinstance(u, BinaryUnits)]
+        if binary and units:
+            raise BadInput(f"{name}[{i}]", f"{' and '.join(units)}", "binary units in both layers")
+    return stack
 
 
 def random_stack(sizes: Sequence[int], key: Any, scale: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -139,6 +139,10 @@ class RBM(Energy):
         """Return Wᵀ t(x) + c, the field of the hidden units given the visible ones."""
         return self.visible.statistics(x, self.weight.dtype) @ self.weight + self.hidden_bias
 
+    def hidden_means(self, x: Any) -> Any:
+        """Return E[z | x]; of softmax units the probabilities of all values, one unit after the other."""
+        return self.hidden.means(self.hidden_field(x))
+
     def free_energy(self, *, x=None, z=None):
         if is_masked(x):
             return enumerated_free_energy(self, {"x": x})

@@ -69,6 +69,10 @@ class Units(eqx.Module):
     def mean_statistics(self, field: Any) -> Any:
         """Return E[t(v) | a], (n_fields,)."""
 
+    def means(self, field: Any) -> Any:
+        """Return E[v | a]; of units without a mean E[t(v) | a]."""
+        return self.mean_statistics(field)
+
     @abstractmethod
     def fitted(self, value: Any, counts: Any) -> tuple[Units, Any]:
         """Return the units and the bias at which independent units have the rates or moments of rows.
@@ -202,6 +206,9 @@ class GaussianUnits(Units):
 
     def mean_statistics(self, field):
         return field
+
+    def means(self, field):
+        return self.scale * field
 
     def fitted(self, value, counts):
         total = jnp.maximum(jnp.sum(counts, 0), 1e-6)

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.arguments import is_whole
 from ..._util.arrays import asarray
 from ..._util.xla import softplus
 from ...errors import BadInput
@@ -133,5 +134,5 @@ def as_index(x: Any) -> Any:
 
 
 def check_n_values(name: str, value: Any) -> None:
-    if not isinstance(value, int) or value < 2:
+    if not is_whole(value) or value < 2:
         raise BadInput(name, repr(value), "a whole number >= 2")

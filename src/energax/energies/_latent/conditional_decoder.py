@@ -17,7 +17,7 @@ from ...nn import embed_value, embedded_size, mlp, reinitialise
 from ...spaces import Space
 from .decoder import log_likelihood
 from .likelihoods import Bernoulli, as_likelihood, n_features_of, n_outputs_of, output_size
-from .priors import as_prior
+from .priors import PseudoInputs, as_prior
 
 
 class ConditionalDecoder(Energy):
@@ -57,6 +57,9 @@ class ConditionalDecoder(Energy):
         check_arguments(locals(), network=FUNCTION)
         self.network, self.given_space = network, given
         self.latent = as_prior(latent)
+        if isinstance(self.latent, PseudoInputs) and self.latent.encoder is None:
+            found, expected = "PseudoInputs without an encoder", "a prior that does not depend on q(z | x, y)"
+            raise BadInput("latent", found, expected, "Try StandardNormal(n).")
         self.likelihood = as_likelihood(likelihood, Bernoulli())
         n_in = self.latent.width + embedded_size(given)
         self.n_features = n_features_of(self.likelihood, output_size(network, n_in))

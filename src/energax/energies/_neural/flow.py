@@ -73,8 +73,8 @@ class Flow(Energy):
             if value is not None and not isinstance(value, Space):
                 WHOLE.check(name, value)
         self.bijection = bijection
-        self.space = Real(space) if isinstance(space, int) else space
-        self.context = Real(context) if isinstance(context, int) else context
+        self.space = space if isinstance(space, Space) else Real(int(space))
+        self.context = context if isinstance(context, Space | None) else Real(int(context))
         self.context_name = context_name
         if not isinstance(self.space, Real):
             raise BadInput("space", repr(self.space), "Real(…)", "Map the variable to ℝ first.")
@@ -104,8 +104,8 @@ class Flow(Energy):
             check_arguments(locals(), space=WHOLE)
         if not isinstance(context, Space):
             check_arguments(locals(), context=WHOLE | NONE)
-        d = space if isinstance(space, int) else space.size
-        context = Real(context) if isinstance(context, int) else context
+        d = space.size if isinstance(space, Space) else int(space)
+        context = context if isinstance(context, Space | None) else Real(int(context))
         made = flow_layers(d, key=key, n_context=_context_size(context), **layers)
         return cls(made, space, context, context_name)
 
@@ -130,11 +130,14 @@ class Flow(Energy):
         return super().knows(what, names)
 
     def initialise(self, key, data, weight):
-        """New weights, and normalisation layers fitted to the rows."""
+        """New weights, and normalisation layers fitted to the rows; a hidden context is drawn at random."""
         x = asarray(data["x"])
         context = None
         if self.context is not None:
-            context = jax.vmap(self._context_vector)(asarray(data[self.context_name]))
+            value = data.get(self.context_name)
+            if value is None:
+                value = jax.random.randint(key, (len(x), *self.context.shape), 0, self.context.k)
+            context = jax.vmap(self._context_vector)(asarray(value))
         x = x.reshape(len(x), -1).astype(self._dtype)
         new = self.bijection.initialise(key, x, weight, context)
         return Flow(new, self.space, self.context, self.context_name)

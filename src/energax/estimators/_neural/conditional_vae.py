@@ -217,7 +217,9 @@ class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of `predict_proba`, (n_samples, k)."""
-        joint = self.log_likelihoods(X) + np.log(self.class_prior_)
+        joint = self.log_likelihoods(X)
+        with np.errstate(divide="ignore"):  # a class of weight 0
+            joint = joint + np.log(self.class_prior_)
         joint = (joint - joint.max(1, keepdims=True)).astype(self.dtype_)
         return joint - np.log(np.exp(joint).sum(1, keepdims=True))
 
@@ -243,7 +245,7 @@ class ConditionalVAE(ClassifierMixin, StandardisingEstimator):
         with self._precision():
             keys = jax.random.split(self._key(2), len(padded))
             drawn = np.asarray(_draw(self.energy_, keys, padded))[: len(y)]
-        return self._unstandardise(drawn).astype(self.dtype_)
+        return self._unstandardise(drawn)
 
 
 @jit

@@ -281,6 +281,9 @@ class VAE(Transformer, StandardisingEstimator, Density):
         """Return the learner; with the number of rows, for a whole fit, in which beta may rise."""
         beta: Any = float(self.beta)
         if self.beta_warmup:
+            if int(self.samples) > 1 and self.learner is None:
+                expected = "0: with several samples the bound has no KL term"
+                raise BadInput("beta_warmup", f"{self.beta_warmup} with samples={self.samples}", expected)
             # partial_fit, where it is constant, counts steps too, to continue from the state of fit.
             n_steps = int(self.beta_warmup) * -(-(n_rows or 0) // int(self.batch_size))
             beta = optax.linear_schedule(0.0 if n_steps else beta, beta, max(1, n_steps))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util.arrays import asarray
-from ...energies import Bernoulli, DiscretisedLogistic, Gamma, Poisson
+from ...energies import Bernoulli, Columns, DiscretisedLogistic, Gamma, MixtureLikelihood, Poisson
 from ...energies._latent.likelihoods import n_outputs_of
 from .._common.layers import FixedAffine, StandardiseObserved, layer_sizes, make_network
 from .._common.scaling import mean_and_scale
@@ -40,7 +40,7 @@ def make_vae_networks(
         scale = jnp.full_like(scale, 0.5)
     hidden = layer_sizes(hidden)
     has_missing = bool(np.isnan(U).any())
-    after = output_layers(likelihood, shift, scale, n_outputs_of(likelihood, d))
+    after = output_layers(likelihood, shift, scale)
     # The encoder gets x, its mask and y; only x is standardised, and the mask kept if it says anything.
     before = (StandardiseObserved(shift, scale, has_missing, n_given),)
     n_out = n_outputs_of(likelihood, d)
@@ -52,13 +52,34 @@ def make_vae_networks(
     return decoder, encoder
 
 
-def output_layers(likelihood: Any, shift: Any, scale: Any, n_outputs: int) -> tuple[Any, ...]:
+def output_layers(likelihood: Any, shift: Any, scale: Any) -> tuple[Any, ...]:
     """Return the fixed layers after the decoder, so that an output of 0 is the mean of its column."""
-    if isinstance(likelihood, Bernoulli) or n_outputs != len(shift):
+    if isinstance(likelihood, Bernoulli) or _has_categories(likelihood, len(shift)):
         return ()
+    return (FixedAffine(*_outputs_at(likelihood, shift, scale)),)
+
+
+def _has_categories(likelihood: Any, d: int) -> bool:
+    """Whether d coordinates have other outputs than one of each, and than mixtures and columns of such."""
+    return not isinstance(likelihood, Columns | MixtureLikelihood) and n_outputs_of(likelihood, d) != d
+
+
+def _outputs_at(likelihood: Any, shift: Any, scale: Any) -> tuple[Any, Any]:
+    """Return the outputs at which columns have these means, and their units, (n_outputs,) each."""
+    if isinstance(likelihood, Columns):
+        pairs = zip(likelihood.likelihoods, likelihood.columns, strict=True)
+        parts = [_outputs_at(part, shift[np.array(c)], scale[np.array(c)]) for part, c in pairs]
+        return jnp.concatenate([m for m, _ in parts]), jnp.concatenate([s for _, s in parts])
+    if isinstance(likelihood, MixtureLikelihood):
+        mean, unit = _outputs_at(likelihood.likelihood, shift, scale)
+        both = lambda weights, of: jnp.stack([jnp.full_like(of, weights), of], 1).repeat(likelihood.k)
+        return both(0, mean), both(1, unit)
     if isinstance(likelihood, Poisson | Gamma):  # the outputs are logarithms
-        return (FixedAffine(jnp.log(jnp.maximum(shift, 1e-3)), jnp.ones_like(scale)),)
+        return jnp.log(jnp.maximum(shift, 1e-3)), jnp.ones_like(scale)
     if isinstance(likelihood, DiscretisedLogistic):
         step = jnp.asarray(1 / (likelihood.k - 1), shift.dtype)
-        return (FixedAffine(shift * step, scale * step),)
-    return (FixedAffine(shift, scale),)
+        return shift * step, scale * step
+    if isinstance(likelihood, Bernoulli) or _has_categories(likelihood, len(shift)):
+        n = n_outputs_of(likelihood, len(shift))
+        return jnp.zeros(n, shift.dtype), jnp.ones(n, shift.dtype)
+    return shift, scale

@@ -1,4 +1,4 @@
-"""log p(data | given) = F(given) − F(data, given): log Z cancels, and both F are exact."""
+"""log p(data | given) = F(given) − F(data, given): log Z cancels. F(given) is exact, the other one often."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class ConditionalQuery:
         energy: the energy.
         data: values by name.
         given: values of other variables. Inputs of the energy count as given, also if they are in `data`.
-        method: `Exact()` or `Enumeration()` for both free energies; None chooses.
+        method: `Exact()` or `Enumeration()` for both free energies; None chooses. One with `log_integrals`,
+            such as `Importance`, is for F(data, given).
     """
 
     def __init__(self, energy: Energy, data: Mapping[str, Any], given: Mapping[str, Any], method: Any = None):
@@ -39,7 +40,11 @@ class ConditionalQuery:
             raise BadInput("given", f"{both}, which are also in data", "other variables")
         self.joint = Query(energy, {**data, **given}, "data, given")
         self.given = Query(energy, given)
-        self.methods = {q: free_energy_method(q, method) for q in (self.given, self.joint)}
+        before = None if hasattr(method, "log_integrals") else method
+        self.methods = {
+            self.given: free_energy_method(self.given, before),
+            self.joint: free_energy_method(self.joint, method),
+        }
         self.joint.check_inputs("log_prob")
 
     @property
@@ -47,18 +52,26 @@ class ConditionalQuery:
         """The less exact, or else the more expensive, of the two methods."""
         return max(self.methods.values(), key=lambda m: (Exact, Enumeration, type(m)).index(type(m)))
 
-    def log_prob(self) -> Estimate:
+    def log_prob(self, key: Any = None) -> Estimate:
         """Return log p(data | given) of every row."""
-        before, after = (self.methods[q].free_energies(q) for q in (self.given, self.joint))
+        before, method = self.methods[self.given].free_energies(self.given), self.methods[self.joint]
+        if hasattr(method, "log_integrals"):
+            return method.log_integrals(self.joint, key) + before
+        after = method.free_energies(self.joint)
         return Estimate(before - after, kind=self.kind, method=self.method.label)
 
     @property
     def kind(self) -> Any:
-        """The kind of the number: an estimate if one of the two free energies is."""
+        """The kind of the number: that of the less exact of the two free energies."""
+        if hasattr(self.method, "log_integrals"):
+            return "lower bound"
         return "exact" if isinstance(self.method, Exact | Enumeration) else "estimate"
 
     def plan(self) -> Plan:
         """Return the plan of `log_prob`."""
+        if hasattr(self.method, "log_integrals"):
+            why = "log Z cancels, and the hidden variables have a proposal"
+            return Plan("log_prob", self.method, why, self.kind, self.method.cost("posterior", self.joint))
         enumerated = [q for q, m in self.methods.items() if isinstance(m, Enumeration)]
         counts = [n_joint_values("log_prob", q) or 1 for q in enumerated]
         if enumerated:
@@ -72,9 +85,11 @@ class ConditionalQuery:
 def free_energy_method(query: Query, method: Any = None) -> Any:
     """Return `Exact` or `Enumeration`, whichever computes F(given); raise if neither does.
 
-    A given method with `free_energies`, such as `Laplace`, is used where there is no closed form.
+    A given method with `free_energies`, such as `Laplace`, is used where there is no closed form, and one
+    with `log_integrals` allowed only there.
     """
-    if method is not None and not hasattr(method, "free_energies"):
+    bounds = hasattr(method, "log_integrals") and not has_closed_form(query)
+    if not (method is None or hasattr(method, "free_energies") or bounds):
         raise Unsuitable(
             f"log_prob(..., given=): {type(method).__name__} gives no exact free energy. Use Enumeration()."
         )
@@ -99,7 +114,7 @@ def free_energy_method(query: Query, method: Any = None) -> Any:
 
 def _remedy(query: Query) -> str:
     if all(space.is_real for space in query.hidden.values()):
-        return "Give the energy `free_energy`, or approximate it by method=Laplace()."
+        return "Give the energy `free_energy`, or approximate it by method=Laplace() or Importance()."
     return "Give the energy `free_energy`, or use smaller hidden variables."
 
 

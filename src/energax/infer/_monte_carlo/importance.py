@@ -178,8 +178,12 @@ class Importance(Method):
         log_z = _log_z_method(query)
         if log_z is None:
             return log_prob_by_estimated_log_z(self, query, key)
+        return self.log_integrals(query, key) - log_z.log_partition(query, key).value
+
+    def log_integrals(self, query, key):
+        """Return log ∫ exp(−e(given, hidden)) of every row from below."""
         value, error = self._log_mean_weights(query, key, self.n_samples or _BOUND_DRAWS, "log p(x)")
-        return Estimate(value - log_z.log_partition(query, key).value, error, "lower bound", self.label)
+        return Estimate(value, error, "lower bound", self.label)
 
     def log_partition(self, query, key):
         value, error = self._log_mean_weights(query, key, self.n_samples or _LOG_Z_DRAWS, "log Z")
