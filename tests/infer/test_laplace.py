@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -130,3 +131,26 @@ def test_the_mode_is_that_of_the_density_in_unconstrained_coordinates():
     np.testing.assert_allclose(found.mode["x"], np.logaddexp(0, 1), rtol=1e-3)
     np.testing.assert_allclose(found.mean["x"], mean, atol=0.03)  # of draws; the image of E[u] is 0.08 less
     np.testing.assert_allclose(float(log_partition(NormalLogit(), Laplace())), 0.5 * np.log(2 * np.pi), 1e-3)
+
+
+class Bend(Energy):
+    """(z₀² − x)² + z₁²: with x > 0 two minima at z₀ = ±√x, and no slope at z = 0, where the search starts."""
+
+    @property
+    def spaces(self):
+        return {"x": Real(), "z": Real(2)}
+
+    def __call__(self, *, x, z):
+        return (z[0] ** 2 - x) ** 2 + z[1] ** 2
+
+
+@pytest.mark.parametrize("x", [[1.0], [1.0, -1.0, 4.0]])
+def test_a_saddle_point_is_left(x):
+    """Of rows in one program only those at a saddle point move."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = posterior(Bend(), {"x": np.array(x)}, Laplace())
+    at = np.sqrt(np.maximum(x, 0))
+    np.testing.assert_allclose(np.abs(found.mean["z"]), np.c_[at, 0 * at], atol=1e-4)
+    curvature = np.where(np.array(x) > 0, 8 * np.array(x), 4)
+    np.testing.assert_allclose(found.covariance, [np.diag([1 / c, 1 / 2]) for c in curvature], rtol=1e-3)

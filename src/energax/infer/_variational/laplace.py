@@ -24,14 +24,16 @@ from .unconstrained import GaussianPosterior, flatten_energy, n_coordinates, uns
 _MOST_COORDINATES = 4096
 #: The most Newton steps after L-BFGS; near the mode each doubles the number of correct digits.
 _NEWTON_STEPS = 30
+#: Random moves away from a saddle point, and the length of the first; each next one is four times as long.
+_MOST_MOVES, _FIRST_MOVE = 4, 0.01
 
 
 class Laplace(Method):
     """p(hidden | given) as a Gaussian, N(û, H⁻¹): û the mode, H the Hessian of the energy there.
 
     With x = b(u) for the bijection b of the space, û minimises E(u) = e(b(u)) − log|∂b/∂u| by L-BFGS, then by
-    Newton's method. ∫ exp(−E) ≈ exp(−E(û)) √|2πH⁻¹|. Exact for quadratic energies; the more data, the better
-    for others.
+    Newton's method; at a saddle point both start again after a small random move.
+    ∫ exp(−E) ≈ exp(−E(û)) √|2πH⁻¹|. Exact for quadratic energies; the more data, the better for others.
 
     Args:
         tol, max_iter, memory_size: of L-BFGS, as in `LBFGS`.
@@ -145,27 +147,8 @@ class LaplacePosterior(GaussianPosterior):
 def _fit_row(row, key, energy, method, names):
     """Mode, factor of the Hessian, log-integral and energy of one row."""
     objective, complete, flat = flatten_energy(energy, row, names)
-    settings = {"tol": method.tol, "max_iter": method.max_iter, "memory_size": method.memory_size}
-    u, _, _ = minimise(objective, flat, **settings)
-    eps = jnp.finfo(flat.dtype).eps
-
-    def is_running(state):
-        _, decrease, k = state
-        return (k < _NEWTON_STEPS) & (decrease > eps)
-
-    def newton(state):
-        u, _, k = state
-        value, slope = jax.value_and_grad(objective)(u)
-        factor = jnp.linalg.cholesky(jax.hessian(objective)(u))
-        step = jax.scipy.linalg.cho_solve((factor, True), slope)
-        new = u - step
-        better = objective(new) <= value
-        decrease = jnp.where(better, 0.5 * slope @ step / jnp.maximum(1, jnp.abs(value)), 0)
-        return jnp.where(better, new, u), decrease, k + 1
-
-    u, _, _ = jax.lax.while_loop(is_running, newton, (u, jnp.full((), jnp.inf, flat.dtype), 0))
+    u, factor = _find_minimum(objective, flat, method)
     # The minimum of the parabola at û is ½ gᵀH⁻¹g below it, in any coordinates.
-    factor = jnp.linalg.cholesky(jax.hessian(objective)(u))
     value, slope = jax.value_and_grad(objective)(u)
     below = 0.5 * slope @ jax.scipy.linalg.cho_solve((factor, True), slope)
     log_root = jnp.log(jnp.diagonal(factor)).sum()
@@ -176,3 +159,53 @@ def _fit_row(row, key, energy, method, names):
         "energy": checked_energy(energy, complete(u)),
         "converged": jnp.isfinite(log_root) & (below <= method.tol),
     }
+
+
+def _find_minimum(objective, start, method):
+    """A minimum and the Cholesky factor of the Hessian there, which is NaN if none was found.
+
+    L-BFGS may end at a saddle point, such as weights of 0 of a hidden unit. From there it starts again after a
+    random move, which has a part in a direction of descent: Jin et al. (2017), How to escape saddle points
+    efficiently.
+    """
+    settings = {"tol": method.tol, "max_iter": method.max_iter, "memory_size": method.memory_size}
+    noise_key = jax.random.key(0)
+
+    def attempt(state):
+        u, _, k = state
+        noise = jax.random.normal(jax.random.fold_in(noise_key, k), u.shape, u.dtype)
+        length = jnp.where(k == 0, 0, _FIRST_MOVE * 4.0 ** (k - 1)).astype(u.dtype)
+        new, _, _ = minimise(objective, u + length * noise, **settings)
+        new = _newton(objective, new)
+        better = (k == 0) | (objective(new) <= objective(u))
+        u = jnp.where(better, new, u)
+        return u, jnp.linalg.cholesky(jax.hessian(objective)(u)), k + 1
+
+    def is_running(state):
+        _, factor, k = state
+        return (k == 0) | ((k <= _MOST_MOVES) & ~jnp.isfinite(factor[-1]).all())
+
+    nothing = jnp.full((start.size, start.size), jnp.nan, start.dtype)
+    u, factor, _ = jax.lax.while_loop(is_running, attempt, (start, nothing, jnp.zeros((), jnp.int32)))
+    return u, factor
+
+
+def _newton(objective, u):
+    """u after steps of Newton's method, while the Hessian is positive definite and they decrease the value."""
+    eps = jnp.finfo(u.dtype).eps
+
+    def is_running(state):
+        _, decrease, k = state
+        return (k < _NEWTON_STEPS) & (decrease > eps)
+
+    def step(state):
+        u, _, k = state
+        value, slope = jax.value_and_grad(objective)(u)
+        factor = jnp.linalg.cholesky(jax.hessian(objective)(u))
+        step = jax.scipy.linalg.cho_solve((factor, True), slope)
+        new = u - step
+        better = objective(new) <= value
+        decrease = jnp.where(better, 0.5 * slope @ step / jnp.maximum(1, jnp.abs(value)), 0)
+        return jnp.where(better, new, u), decrease, k + 1
+
+    return jax.lax.while_loop(is_running, step, (u, jnp.full((), jnp.inf, u.dtype), 0))[0]
