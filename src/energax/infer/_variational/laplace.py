@@ -164,8 +164,8 @@ def _fit_row(row, key, energy, method, names):
 def _find_minimum(objective, start, method):
     """A minimum and the Cholesky factor of the Hessian there, which is NaN if none was found.
 
-    L-BFGS may end at a saddle point, such as weights of 0 of a hidden unit. From there it starts again after a
-    random move, which has a part in a direction of descent: Jin et al. (2017), How to escape saddle points
+    L-BFGS may end at a saddle point, such as weights of 0 of a hidden unit. From there it starts again after
+    a random move, which has a part in a direction of descent: Jin et al. (2017), How to escape saddle points
     efficiently.
     """
     settings = {"tol": method.tol, "max_iter": method.max_iter, "memory_size": method.memory_size}
@@ -191,7 +191,7 @@ def _find_minimum(objective, start, method):
 
 
 def _newton(objective, u):
-    """u after steps of Newton's method, while the Hessian is positive definite and they decrease the value."""
+    """u after Newton's steps, while the Hessian is positive definite and they decrease the value."""
     eps = jnp.finfo(u.dtype).eps
 
     def is_running(state):
