@@ -1,30 +1,19 @@
-"""Settings and fixtures of all tests: the compilation cache, shared data, digits."""
+"""Settings and fixtures of all tests: optimizations of XLA, shared data, digits, slow tests."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import importlib.metadata
 import os
 import pathlib
 
+import hypothesis
+import jax
+import numpy as np
+import pytest
+
+from energax import programs
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# The older code generator of XLA takes a third of the time to compile. Set XLA_FLAGS, empty or not, to test
-# with the one that users have. XLA ends the process at a flag that it does not know, so only for versions
-# that know this one.
-if importlib.metadata.version("jaxlib").startswith(("0.9.", "0.10.")):
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
-
-import hypothesis  # noqa: E402
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-
-from energax import programs  # noqa: E402
 
 hypothesis.settings.register_profile(
     "energax", deadline=None, max_examples=15, derandomize=True, print_blob=True
@@ -45,41 +34,16 @@ RUNS_LONG = (
     "tests/test_examples.py::test_tagging",
     "tests/test_examples.py::test_the_dishonest_casino",
 )
-#: Memory maps and bytes of a worker above which it drops its programs.
-_MOST_MAPS, _MOST_BYTES = 25_000, 1.5e9
-_PROCESS = pathlib.Path("/proc/self")
-#: Whether something was compiled since the memory maps were last counted.
-_compiled = {"since": False}
-
-
-def _note_compilation(event: str, _seconds: float, **_more: object) -> None:
-    _compiled["since"] |= event.endswith("backend_compile_duration")
-
-
-jax.monitoring.register_event_duration_secs_listener(_note_compilation)
 
 
 @pytest.fixture(autouse=True)
 def compile_options(request: pytest.FixtureRequest):
-    """Turn optimizations off where compiling is most of the work, and drop programs when there are many.
+    """Turn optimizations off where compiling is most of the work.
 
     The engine of a program depends on its calls in this test alone, not on those in others before it.
     """
     jax.config.update("jax_disable_most_optimizations", not request.node.nodeid.startswith(RUNS_LONG))
     programs.forget_calls()
-    yield
-    if not _PROCESS.exists():
-        return
-    pages = int((_PROCESS / "statm").read_text().split()[1])
-    # To count 15 000 maps takes 15 ms, and most tests compile nothing.
-    maps = (_PROCESS / "maps").read_bytes().count(b"\n") if _compiled["since"] else 0
-    _compiled["since"] = False
-    if maps > _MOST_MAPS or pages * os.sysconf("SC_PAGE_SIZE") > _MOST_BYTES:
-        programs.clear()
-        jax.clear_caches()
-        gc.collect()
-        if hasattr(ctypes.CDLL(None), "malloc_trim"):  # glibc keeps freed memory otherwise
-            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

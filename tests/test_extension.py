@@ -170,7 +170,8 @@ def extended(tmp_path_factory) -> pathlib.Path:
     shutil.copytree(ROOT / "tests" / "helpers", root / "tests" / "helpers", ignore=ignore)
     for name in ("conftest.py", "test_contracts.py", "test_catalog.py"):
         shutil.copy(ROOT / "tests" / name, root / "tests")
-    shutil.copy(ROOT / "pyproject.toml", root)
+    for name in ("pyproject.toml", "conftest.py"):
+        shutil.copy(ROOT / name, root)
     source = root / "src" / "energax"
     for part in PARTS:
         (source / part.module).write_text(_HEAD + textwrap.dedent(part.code))

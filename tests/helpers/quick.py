@@ -21,7 +21,7 @@ def evaluate(function: Callable[[], Any]) -> Any:
 def default_compiler() -> dict[str, Any]:
     """`compiler_options` of `jax.jit` with which XLA generates the code that users get.
 
-    tests/conftest.py chooses another code generator for all programs.
+    conftest.py chooses another code generator for all programs.
     """
     flag = "xla_cpu_use_fusion_emitters"
     return {flag: True} if flag in os.environ.get("XLA_FLAGS", "") else {}
