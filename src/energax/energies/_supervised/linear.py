@@ -104,6 +104,9 @@ class Linear(Classifier):
         def chunk(rows, weight):
             """For every pair: products of the coordinates of x, of these and the bias, and of the bias."""
             x, c = rows["x"], pairs(rows, weight)
+            if k == 2:  # c >= 0. One array is written, not two: on a9a 13 instead of 15 ms.
+                scaled = jnp.sqrt(c) * x
+                return scaled.T @ scaled, x.T @ c, c.sum(0)
             scaled = (c[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1)
             return x.T @ scaled, x.T @ c, c.sum(0)
 

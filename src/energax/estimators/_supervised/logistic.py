@@ -122,8 +122,8 @@ class LogisticRegression(LinearScores):
 
     # -- learning ----------------------------------------------------------------------------
 
-    # The threads of OpenBLAS wait in a loop after a Cholesky factor, on the cores that XLA needs: a step on a9a
-    # takes 9 ms beside its Hessian, and 14 without the limit.
+    # The threads of OpenBLAS wait in a loop after a Cholesky factor, on the cores that XLA needs: on a9a a
+    # step takes 9 ms beside its Hessian, and 14 without the limit.
     @limit_blas()
     def _fit_rows(self, X, index, weight, continues):
         self._check_solver()
