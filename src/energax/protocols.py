@@ -112,9 +112,9 @@ class ScoreHessian(Protocol):
     def score_hessian(self, batch: Any, pairs: Any) -> Any:
         """Σ_n Σ_{a<b} c_nab (J_a − J_b)ᵀ(J_a − J_b), where J = ∂scores/∂θ, for scores that are linear in θ.
 
-        pairs: a function from rows and weights to c, (n, k(k − 1)/2), in the order of `np.triu_indices`. Rows
-        and columns of the result are all parameters, in the order of the leaves. A loss of differences of
-        scores has such a Hessian.
+        pairs: a function from rows and weights to c >= 0, (n, k(k − 1)/2), in the order of `np.triu_indices`.
+        Rows and columns of the result are all parameters, in the order of the leaves. A loss of differences
+        of scores has such a Hessian.
 
         Used by: `CrossEntropy.hessian`.
         """

@@ -19,7 +19,7 @@ _MAX_HALVINGS = 40
 
 
 class SoftmaxCurvature(NamedTuple):
-    """What solves with K + W⁻¹, for probabilities π (k, n) and weights of the rows (n,).
+    """The factors that solve with K + W⁻¹, for probabilities π (k, n) and weights of the rows (n,).
 
     `factors` are those of B_c = I + D_c^½ K D_c^½, `common` that of S = Σ_c π_c^½ B_c⁻¹ π_c^½, with which
     RᵀER = w^½ S w^½. The eigenvalues of B_c are at least 1, and those of S at most 1.
