@@ -72,8 +72,8 @@ class SupervisedLoss(Objective):
     def row_weights(self, batch):
         return _drop_missing_targets(batch, self.target).weight
 
-    def _keeps(self, *methods: str) -> bool:
-        """Whether no subclass of a user has these methods of its own, which would make it another loss."""
+    def _is_library_loss(self, *methods: str) -> bool:
+        """Whether these methods are those of this module: a subclass that overrides one is another loss."""
         return all(getattr(type(self), name).__module__ == __name__ for name in methods)
 
     @property
@@ -81,7 +81,7 @@ class SupervisedLoss(Objective):
         return not (isinstance(self.l2, int | float) and self.l2 == 0)  # an array may be a tracer
 
     def term_names(self):
-        if not self._keeps("__call__"):
+        if not self._is_library_loss("__call__"):
             return None
         return ("loss", "penalty") if self._has_penalty else ("loss",)
 
@@ -196,7 +196,11 @@ class CrossEntropy(SupervisedLoss):
 
     def hessian(self, energy, batch):
         """Σ_n w_n Σ_{a<b} β p_a p_b (J_a − J_b)ᵀ(J_a − J_b) + l2 I, if the scores are linear in θ."""
-        if self.target != "y" or not energy.knows("score_hessian") or not self._keeps("__call__", "loss"):
+        if (
+            self.target != "y"
+            or not energy.knows("score_hessian")
+            or not self._is_library_loss("__call__", "loss")
+        ):
             return None
         batch = _drop_missing_targets(batch, self.target)
         a, b = np.triu_indices(energy.spaces["y"].n_values, 1)
